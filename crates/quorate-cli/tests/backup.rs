@@ -1,4 +1,4 @@
-//! `quorate backup` on real processes: what it makes is plain SQLite, and no kill leaves half of it.
+//! `quorate backup` on real processes: it writes plain SQLite, and no kill leaves an incomplete file.
 
 #![allow(
     clippy::unwrap_used,
@@ -19,7 +19,7 @@ use rustix::process::Signal;
 use support::{Dev, failed, is_alive, plain_sqlite, quorate, signal, succeeded, wait_until};
 use tempfile::TempDir;
 
-/// A row large enough that a few make a backup last.
+/// A row so large that the backup of a few takes a while.
 const INSERT: &str = "INSERT INTO kept VALUES (zeroblob(200000), randomblob(800000))";
 const ROWS: usize = 24;
 
@@ -30,13 +30,13 @@ fn filled() -> Dev {
     dev
 }
 
-/// A backup in a process of its own, stopped in its middle.
+/// A backup in a separate process that was paused halfway.
 struct Stopped {
     process: Child,
 }
 
 impl Stopped {
-    /// `None` if it was over before it could be stopped.
+    /// Returns `None` if the backup ended before it could be paused.
     fn begin(dev: &Dev, node: &str, file: &Path) -> Option<Self> {
         let mut process = Command::new(env!("CARGO_BIN_EXE_quorate"))
             .args(["backup", "--data-dir", dev.path(), "--node", node])
@@ -64,9 +64,9 @@ impl Stopped {
     }
 }
 
-/// Tries until one was stopped in its middle.
+/// Tries until a backup was paused halfway.
 fn stopped(dev: &Dev, node: &str, file: &Path) -> Stopped {
-    (0..50).find_map(|_| Stopped::begin(dev, node, file)).expect("no backup could be stopped in its middle")
+    (0..50).find_map(|_| Stopped::begin(dev, node, file)).expect("no backup could be paused halfway")
 }
 
 fn names(dir: &Path) -> Vec<String> {
@@ -74,7 +74,7 @@ fn names(dir: &Path) -> Vec<String> {
 }
 
 #[test]
-fn any_sqlite_opens_it_and_nothing_is_overwritten_unasked() {
+fn a_backup_is_plain_sqlite_and_overwrites_nothing() {
     let dev = filled();
     let dir = TempDir::new().unwrap();
     let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
@@ -102,7 +102,7 @@ fn any_sqlite_opens_it_and_nothing_is_overwritten_unasked() {
 }
 
 #[test]
-fn a_killed_client_leaves_no_half_backup_and_the_next_one_succeeds() {
+fn a_killed_client_leaves_no_incomplete_backup() {
     let dev = filled();
     let dir = TempDir::new().unwrap();
     let file = dir.path().join("a.db");
@@ -110,7 +110,7 @@ fn a_killed_client_leaves_no_half_backup_and_the_next_one_succeeds() {
     client.send(Signal::KILL);
     client.process.wait().unwrap();
     assert_eq!(names(dir.path()), ["a.db.partial"]);
-    // The node still waits for the killed one, or has noticed: either way another node, or it, serves the next.
+    // The node may still wait for the killed client, but the next backup must succeed soon.
     wait_until("the next backup", || {
         let args = ["backup", "--data-dir", dev.path(), "--node", &dev.addr(2), file.to_str().unwrap()];
         quorate(&args).status.success()
@@ -120,7 +120,7 @@ fn a_killed_client_leaves_no_half_backup_and_the_next_one_succeeds() {
 }
 
 #[test]
-fn a_killed_node_ends_its_backup_and_is_as_sound_as_before() {
+fn a_killed_node_ends_its_backup_and_comes_back() {
     let dev = filled();
     let dir = TempDir::new().unwrap();
     let file = dir.path().join("a.db");

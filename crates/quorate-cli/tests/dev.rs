@@ -1,4 +1,4 @@
-//! `quorate dev` and what it is there for: a cluster of processes of which one is killed and nothing is lost.
+//! `quorate dev` and its purpose: a cluster of processes in which a node is killed and nothing is lost.
 
 #![allow(
     clippy::unwrap_used,
@@ -85,7 +85,7 @@ fn a_node_is_found_by_its_address_alone() {
 }
 
 #[test]
-fn what_cannot_be_reached_is_named() {
+fn errors_name_what_cannot_be_reached() {
     let elsewhere = tempfile::tempdir().unwrap();
     let no_cluster = ended_with(3, &quorate_in(elsewhere.path(), &["sql", "SELECT 1"]));
     assert!(no_cluster.contains("no cluster runs in quorate-data"), "{no_cluster}");

@@ -1,4 +1,4 @@
-//! The same generated SQL by a cluster of processes that are killed, and by plain SQLite: what
+//! Runs the same generated SQL on a cluster of processes that are killed, and on plain SQLite, as
 //! `examples/differential` does with any number of statements.
 
 #![allow(
@@ -27,12 +27,12 @@ async fn compare(settings: &Settings) -> harness::Result<Verdict> {
 }
 
 #[tokio::test]
-async fn a_cluster_whose_nodes_are_killed_does_what_plain_sqlite_does() {
+async fn a_cluster_under_kills_does_what_sqlite_does() {
     let settings = Settings { seed: 20_261_124, statements: 10_000, kills: 6, break_at: None };
     let verdict = compare(&settings).await.unwrap_or_else(|difference| panic!("{difference}"));
     println!("{verdict}");
     assert!(verdict.statements >= 10_000 && verdict.kills.all >= 5 && verdict.kills.leaders >= 1, "{verdict}");
-    // What is compared is worth it: most succeeds, and all kinds of units and of failures are there.
+    // The comparison is meaningful: most statements succeed, and all kinds of units and of failures occur.
     let failed: u64 = verdict.failures.values().sum();
     assert!((300..3000).contains(&failed) && verdict.failures.len() >= 8, "{verdict}");
     assert!(verdict.units.len() == 8 && verdict.units.values().all(|count| *count > 0), "{verdict}");
@@ -42,7 +42,7 @@ async fn a_cluster_whose_nodes_are_killed_does_what_plain_sqlite_does() {
 async fn a_row_that_only_one_side_has_is_found() {
     let settings = Settings { seed: 1, statements: 600, kills: 0, break_at: Some(200) };
     let difference = compare(&settings).await.unwrap_err().to_string();
-    // It may show by its number or by itself, but before the next look at everything is over.
-    let told = ["DIFFERENT in unit", "--seed 1 --statements 600", "cluster:", "plain"];
-    assert!(told.iter().all(|text| difference.contains(text)), "{difference}");
+    // The row may be found by its number or by itself, at the latest in the next comparison of all data.
+    let expected = ["DIFFERENT in unit", "--seed 1 --statements 600", "cluster:", "plain"];
+    assert!(expected.iter().all(|text| difference.contains(text)), "{difference}");
 }

@@ -16,7 +16,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use serde_json::Value;
 use support::{Dev, failed, is_alive, quorate, succeeded, wait_until};
 
-/// What the doctor says in JSON, whether it found problems or not.
+/// Returns the doctor's report, whether it found problems or not.
 fn doctor(args: &[&str]) -> Value {
     let output = quorate(&[&["doctor", "--json"], args].concat());
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -24,7 +24,7 @@ fn doctor(args: &[&str]) -> Value {
     report
 }
 
-/// The findings of a check, each with its level in front.
+/// Returns the findings of a check, each with its level in front.
 fn found(report: &Value, check: &str) -> Vec<String> {
     let findings = report["findings"].as_array().unwrap().iter().filter(|finding| finding["check"] == check);
     let text = |key: &str, finding: &Value| finding[key].as_str().unwrap().to_owned();
@@ -32,7 +32,7 @@ fn found(report: &Value, check: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_doctor_looks_at_a_machine_and_at_its_cluster() {
+fn the_doctor_checks_a_machine_and_its_cluster() {
     let dev = Dev::start(3);
     succeeded(&dev.sql(&[], "CREATE TABLE kept (value INTEGER)"));
     let config = dev.dir.path().join("node-1.toml");

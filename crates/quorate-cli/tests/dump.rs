@@ -1,4 +1,4 @@
-//! `.dump`: what `sqlite3` makes of it is the database that it was taken from.
+//! `.dump`: loading it with `sqlite3` gives the same database.
 
 #![allow(
     clippy::unwrap_used,
@@ -21,7 +21,7 @@ use rusqlite::{Connection, OpenFlags};
 use rustix::process::Signal;
 use support::{Dev, failed, succeeded};
 
-/// All that is hard to write down.
+/// A database with everything that is hard to dump.
 const DATABASE: &str = r#"
 CREATE TABLE plain (a, b TEXT, c REAL, d INTEGER, e BLOB);
 INSERT INTO plain VALUES (NULL, 'it''s; "so"', 0.1 + 0.2, -9223372036854775808, x'00ff'),
@@ -69,7 +69,7 @@ PRAGMA user_version = 12;
 PRAGMA application_id = -5;
 "#;
 
-/// What the tables inside virtual tables can't be compared by.
+/// Queries that compare virtual tables, whose shadow tables may differ.
 const MATCHES: [&str; 4] = [
     "SELECT rowid FROM notes WHERE notes MATCH 'hel* world' ORDER BY rank",
     "SELECT rowid FROM of_order WHERE of_order MATCH 'seven'",
@@ -100,7 +100,7 @@ fn texts(conn: &Connection, sql: &str) -> Vec<String> {
     conn.prepare(sql).unwrap().query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
 }
 
-/// Compares all that users made, and what sqlite3 keeps of it.
+/// Compares everything that users created, and what sqlite3 keeps about it.
 fn assert_equal(original: &Connection, loaded: &Connection) {
     const MADE: &str = "SELECT type || ' ' || name || ' ' || tbl_name || ' ' || sql FROM sqlite_schema
         WHERE sql IS NOT NULL AND tbl_name NOT LIKE '!_quorate!_%' ESCAPE '!' AND name NOT LIKE 'sqlite!_%' ESCAPE '!'
@@ -133,14 +133,14 @@ fn assert_equal(original: &Connection, loaded: &Connection) {
     assert_eq!(rows(loaded, "PRAGMA foreign_key_check"), rows(original, "PRAGMA foreign_key_check"));
 }
 
-/// Stops the node and opens the database that it leaves.
+/// Stops the node and opens its database.
 fn stopped(dev: Dev) -> (Connection, tempfile::TempDir) {
     let (_, dir) = dev.end(Signal::INT);
     let path = dir.path().join("node-1/db/00000001/quorate.db");
     (Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap(), dir)
 }
 
-/// Loads a dump by rusqlite, and by the `sqlite3` of this machine, if there is one.
+/// Loads a dump with rusqlite, and with the `sqlite3` of this machine, if there is one.
 fn loaded(dump: &str, dir: &Path) -> Vec<Connection> {
     let path = dir.join("by-rusqlite.db");
     Connection::open(&path).unwrap().execute_batch(dump).unwrap();
@@ -155,13 +155,13 @@ fn loaded(dump: &str, dir: &Path) -> Vec<Connection> {
             assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
             paths.push(by_shell);
         }
-        Err(error) => eprintln!("sqlite3 is not there: {error}"),
+        Err(error) => eprintln!("not compared with sqlite3: {error}"),
     }
     paths.into_iter().map(|path| Connection::open(path).unwrap()).collect()
 }
 
 #[test]
-fn sqlite3_makes_the_same_database_of_it() {
+fn sqlite3_loads_a_dump_as_the_same_database() {
     let dev = Dev::start(1);
     succeeded(&dev.script(&[], DATABASE));
     let dump = succeeded(&dev.sql(&[], ".dump"));
@@ -188,12 +188,12 @@ fn sqlite3_makes_the_same_database_of_it() {
     }
 }
 
-/// A dump goes back into a cluster too, as long as a transaction may hold it.
+/// A dump can be loaded into a cluster too, if it fits into one transaction.
 #[test]
-fn quorate_makes_the_same_tables_of_it() {
+fn quorate_loads_a_dump_as_the_same_tables() {
     let (dev, other) = (Dev::start(1), Dev::start(1));
-    // An FTS5 table without content is written from the inside, which a cluster does not allow, and foreign keys are
-    // always enforced there.
+    // A contentless FTS5 table is dumped with its shadow tables, which a cluster does not accept, and a cluster always
+    // enforces foreign keys.
     let is_left_out = |line: &&str| !["bare", "child", "parent"].iter().any(|name| line.contains(name));
     let database: Vec<&str> = DATABASE.lines().filter(is_left_out).collect();
     succeeded(&dev.script(&[], &database.join("\n")));
@@ -217,9 +217,9 @@ fn any_value() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// Whatever was written, under every affinity, and texts that are no UTF-8.
+/// Checks all values under every affinity, and texts that are not UTF-8.
 #[test]
-fn values_come_back_to_the_bit() {
+fn values_round_trip_bit_for_bit() {
     let dev = Dev::start(1);
     let columns = "a, b TEXT, c INTEGER, d REAL, e NUMERIC, f BLOB, g";
     succeeded(&dev.sql(&[], &format!("CREATE TABLE t ({columns})")));
@@ -240,9 +240,9 @@ fn values_come_back_to_the_bit() {
     }
 }
 
-/// A dump shows one position although others write while it is taken.
+/// A dump shows one position, although others write meanwhile.
 #[test]
-fn a_dump_is_of_one_position() {
+fn a_dump_shows_one_position() {
     let dev = Dev::start(1);
     succeeded(&dev.sql(
         &[],

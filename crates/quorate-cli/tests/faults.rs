@@ -1,4 +1,5 @@
-//! What must not shake a cluster of real processes: full disks, damaged logs, noise on its ports, strangers.
+//! Faults that a cluster of real processes must survive: full disks, damaged logs, random bytes on its ports, foreign
+//! nodes.
 
 #![allow(
     clippy::unwrap_used,
@@ -23,14 +24,14 @@ use rustix::process::Signal;
 use support::servers::Servers;
 use support::{Dev, failed, is_alive, quorate, succeeded, wait_until};
 
-/// A row that is larger than what a page of a full disk has left.
+/// A row that does not fit into what a full disk has left.
 const INSERT: &str = "INSERT INTO kept VALUES (zeroblob(100000))";
 const COUNT: &str = "SELECT count(*) FROM kept";
 
 #[test]
-fn a_full_disk_of_each_node_in_turn_loses_nothing_and_heals() {
+fn a_full_disk_of_each_node_in_turn_loses_nothing() {
     let Some(dev) = Dev::start_on_small_disks(224) else {
-        eprintln!("not run: this machine gives nobody a mount namespace");
+        eprintln!("not run: this machine does not allow mount namespaces");
         return;
     };
     succeeded(&dev.sql(&[], "CREATE TABLE kept (value BLOB)"));
@@ -49,7 +50,7 @@ fn a_full_disk_of_each_node_in_turn_loses_nothing_and_heals() {
         let ballast = dev.node_dir(id).join("ballast");
         fill_disk(&ballast);
         write(10);
-        wait_until("the node's word that its disk is full", || dev.node_said(id).contains("no space left"));
+        wait_until("the node to report that its disk is full", || dev.node_said(id).contains("no space left"));
         wait_until("a leader with a disk", || dev.led_by().is_some_and(|leader| leader != id));
         let expected = write(2);
 
@@ -64,7 +65,7 @@ fn a_full_disk_of_each_node_in_turn_loses_nothing_and_heals() {
     }
 }
 
-/// Writes zeros until no byte more is to be had.
+/// Writes zeros until not one byte is left.
 fn fill_disk(ballast: &Path) {
     let mut file = File::create(ballast).unwrap();
     for len in [1 << 20, 4096, 1] {
@@ -75,7 +76,7 @@ fn fill_disk(ballast: &Path) {
 }
 
 #[test]
-fn a_node_with_a_damaged_log_never_votes_as_its_old_self_and_heals() {
+fn a_damaged_log_makes_the_node_a_new_member() {
     let dev = Dev::start(3).configured("[timing]\nsilence = \"2 s\"");
     succeeded(&dev.sql(&[], "CREATE TABLE kept (value BLOB)"));
     for damage in [flip_a_bit, cut_the_tail] {
@@ -97,8 +98,8 @@ fn a_node_with_a_damaged_log_never_votes_as_its_old_self_and_heals() {
             let member = dev.member(victim);
             member["voter"] == true && member["reachable"] == true && member["raft_id"] != before
         });
-        let told = dev.node_said(victim)[said..].to_owned();
-        assert!(told.contains("the log is damaged") && told.contains("comes back as a new member"), "{told}");
+        let log = dev.node_said(victim)[said..].to_owned();
+        assert!(log.contains("the log is damaged") && log.contains("comes back as a new member"), "{log}");
         wait_until("its rows", || dev.value(Some(victim), COUNT) == expected);
     }
     assert_eq!(dev.value(None, COUNT), "40");
@@ -106,7 +107,7 @@ fn a_node_with_a_damaged_log_never_votes_as_its_old_self_and_heals() {
 
 fn flip_a_bit(log: &Path) {
     let (path, bytes, used) = newest_segment(log);
-    // Not in the padding, which nobody reads.
+    // Not in the padding, which is never read.
     let at = (used / 2..used).find(|at| bytes[*at] != 0).unwrap();
     let file = OpenOptions::new().write(true).open(path).unwrap();
     file.write_all_at(&[bytes[at] ^ 4], at as u64).unwrap();
@@ -117,7 +118,7 @@ fn cut_the_tail(log: &Path) {
     OpenOptions::new().write(true).open(path).unwrap().set_len((used / 2) as u64).unwrap();
 }
 
-/// The last segment in use, its bytes, and how many of them are not the zeros it was made of.
+/// Returns the last segment in use, its bytes, and the number of bytes before the trailing zeros.
 fn newest_segment(log: &Path) -> (PathBuf, Vec<u8>, usize) {
     let files = std::fs::read_dir(log).unwrap().map(|item| item.unwrap().path());
     let segments = files.filter(|path| path.extension().is_some_and(|extension| extension == "wal"));
@@ -128,10 +129,10 @@ fn newest_segment(log: &Path) -> (PathBuf, Vec<u8>, usize) {
 }
 
 #[test]
-fn a_node_with_a_damaged_database_is_given_another() {
+fn a_node_with_a_damaged_database_gets_a_copy() {
     let mut dev = Dev::start(3).configured("[timing]\nsilence = \"2 s\"");
     succeeded(&dev.sql(&[], "CREATE TABLE kept (value BLOB)"));
-    // The header is read when the database is opened; rows only when a statement comes upon them.
+    // The header is read when the database is opened, rows only when a statement reads them.
     for is_header in [true, false] {
         for _ in 0..20 {
             succeeded(&dev.sql(&[], INSERT));
@@ -143,7 +144,7 @@ fn a_node_with_a_damaged_database_is_given_another() {
         overwrite(&dir.path().join(format!("node-{victim}/db")), is_header);
         dev = Dev::start_in(dir, &[]);
         if !is_header {
-            // The writer comes upon the damage. Others have applied the entry: the node takes a copy, and runs on.
+            // The writer finds the damage. Other nodes have applied the entry: this node takes a copy and continues.
             let pid = dev.pid(victim);
             succeeded(&dev.sql(&[], "DELETE FROM kept"));
             succeeded(&dev.sql(&[], INSERT));
@@ -166,8 +167,7 @@ fn a_node_with_a_damaged_database_is_given_another() {
     }
 }
 
-/// SQLite can't be stopped for a minute in a statement that looks for these rows: the terms are put together while it
-/// runs.
+/// A statement with this clause can't be interrupted for a minute: SQLite builds the terms in one step.
 const ENDLESS: &str = "FROM words WHERE words MATCH \
                        (SELECT 'NEAR(' || replace(printf('%.*c', 32000, 'x'), 'x', 'fox ') || ')')";
 const WORDS: &str = "CREATE VIRTUAL TABLE words USING fts5 (body)";
@@ -175,13 +175,13 @@ const FOXES: &str = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FRO
                      INSERT INTO words SELECT 'the quick brown fox fox fox ' || x FROM c";
 
 #[test]
-fn nodes_that_are_stuck_in_a_statement_end_and_their_next_lives_reject_it() {
+fn stuck_nodes_end_and_reject_the_entry_on_restart() {
     let dev = Dev::start(3);
     succeeded(&dev.sql(&[], "CREATE TABLE kept (value BLOB)"));
     succeeded(&dev.sql(&[], WORDS));
     succeeded(&dev.sql(&[], FOXES));
     std::thread::scope(|scope| {
-        // Its caller may have to ask a node that has ended.
+        // The client may have to try a node that has ended.
         scope.spawn(|| dev.sql(&["--budget", "1000000", "--timeout", "20"], &format!("DELETE {ENDLESS}")));
         let mut ended = 0;
         wait_until("the rejection", || {
@@ -201,7 +201,7 @@ fn nodes_that_are_stuck_in_a_statement_end_and_their_next_lives_reject_it() {
 }
 
 #[test]
-fn a_process_that_is_told_to_end_does_not_wait_for_a_query_that_cannot_be_stopped() {
+fn a_stop_does_not_wait_for_an_unstoppable_query() {
     let mut servers = Servers::start(1);
     wait_until("the node is ready", || servers.said("a").contains("a is ready"));
     let config = servers.config("a");
@@ -217,7 +217,7 @@ fn a_process_that_is_told_to_end_does_not_wait_for_a_query_that_cannot_be_stoppe
     assert!(servers.said("a").contains("stop_cut_short"), "{}", servers.said("a"));
 }
 
-/// Hundredths of a second that a process has used of the processor.
+/// Returns the processor time that a process has used, in hundredths of a second.
 fn processor_time(pid: i32) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
@@ -225,13 +225,13 @@ fn processor_time(pid: i32) -> u64 {
 }
 
 #[test]
-fn a_statement_that_no_node_can_apply_is_rejected_while_another_node_is_away() {
+fn an_entry_is_rejected_while_a_node_is_away() {
     let dev = Dev::start(3);
     succeeded(&dev.sql(&[], "CREATE TABLE kept (value BLOB)"));
     let leader = dev.leader();
     let away = dev.ids().into_iter().find(|id| *id != leader).unwrap();
     dev.kill(away);
-    // A gigabyte moves through the sort.
+    // The sort has to handle a gigabyte.
     let sort = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT 1000) \
                 INSERT INTO kept SELECT length(v) FROM (SELECT zeroblob(1000000) || x AS v FROM c ORDER BY v)";
     let said = failed(&dev.sql(&["--timeout", "30"], sort));
@@ -244,13 +244,13 @@ fn a_statement_that_no_node_can_apply_is_rejected_while_another_node_is_away() {
     succeeded(&quorate(&["verify", "--data-dir", dev.path()]));
 }
 
-/// Overwrites the header of the one database file below a directory, or the rows of `kept` and nothing that a start
-/// reads; it has no `-wal` to hide that.
+/// Overwrites the header of the only database file below a directory, or the rows of `kept` and nothing that a start
+/// reads. There is no `-wal` that would hide the damage.
 fn overwrite(db: &Path, is_header: bool) {
     let generation = std::fs::read_dir(db).unwrap().map(|item| item.unwrap().path()).find(|path| path.is_dir());
     let path = generation.unwrap().join("quorate.db");
     let mut bytes = std::fs::read(&path).unwrap();
-    // A page of a long row has the number of the next one, and the row's zeros.
+    // An overflow page holds the number of the next one, and the row's zeros.
     let is_of_row = |page: &[u8]| page[..4] != [0; 4] && page[4..].iter().all(|byte| *byte == 0);
     let damaged = |(number, page): &(usize, &mut [u8])| if is_header { *number == 0 } else { is_of_row(page) };
     let pages = bytes.chunks_mut(4096).enumerate().filter(damaged);
@@ -261,9 +261,9 @@ fn overwrite(db: &Path, is_header: bool) {
 
 #[test]
 fn random_bytes_on_every_port_disturb_nobody() {
-    /// Connections to each node.
+    /// How many connections are made to each node.
     const CONNECTIONS: usize = 60;
-    /// A node must have hung up by then.
+    /// How long a node may take to hang up.
     const PATIENCE: Duration = Duration::from_secs(30);
     let rng = Rng::from_seed(7);
     let dev = Dev::start(3);
@@ -318,7 +318,7 @@ fn a_node_of_another_cluster_is_kept_out() {
     succeeded(&dev.restart(id));
     succeeded(&dev.sql(&[], "INSERT INTO kept VALUES (1)"));
     let words = "the other end belongs to cluster";
-    wait_until("its word that it is a stranger", || dev.node_said(id).contains(words));
+    wait_until("it to report the other cluster", || dev.node_said(id).contains(words));
 
     dev.kill(id);
     wait_until("its end", || !is_alive(dev.pid(id)));

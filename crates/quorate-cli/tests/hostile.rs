@@ -1,4 +1,4 @@
-//! What `examples/hostile` sends: the statements depend on the seed alone, they differ, and SQLite understands most of
+//! The statements of `examples/hostile`: they depend on the seed alone, they differ, and SQLite understands most of
 //! them.
 
 #![allow(
@@ -22,7 +22,7 @@ use run::schema::SCHEMA;
 use run::statements::{Category, Corpus, Hostile, functions};
 use rusqlite::Connection;
 
-/// Bytes of a statement that takes SQLite long to prepare.
+/// A statement with more bytes than this may take SQLite long to prepare.
 const WIDE_BYTES: usize = 20_000;
 
 fn corpus(seed: u64, only: Option<Category>) -> Corpus {
@@ -33,7 +33,7 @@ fn statements(corpus: &Corpus, count: u64) -> Vec<Hostile> {
     (0..count).map(|number| corpus.statement(number)).collect()
 }
 
-/// The tables that statements find.
+/// Returns a database with the tables that statements use.
 fn database() -> Connection {
     let conn = Connection::open_in_memory().unwrap();
     for statement in SCHEMA {
@@ -46,7 +46,7 @@ fn database() -> Connection {
 fn the_same_seed_makes_the_same_statements() {
     let same = statements(&corpus(7, None), 500);
     assert_eq!(same, statements(&corpus(7, None), 500));
-    // Any part of it too.
+    // Each statement can also be generated alone.
     assert_eq!(same[321], corpus(7, None).statement(321));
     assert_ne!(same, statements(&corpus(8, None), 500));
 }
@@ -73,7 +73,7 @@ fn sqlite_understands_most_statements() {
     let mut shares = BTreeMap::new();
     for (category, _) in Category::ALL {
         let mut all = statements(&corpus(5, Some(category)), 600);
-        // Some that are wide take SQLite a minute to prepare.
+        // Some wide statements take SQLite a minute to prepare.
         all.retain(|hostile| category != Category::Deep || hostile.sql.len() < WIDE_BYTES);
         let (mut prepared, mut wrong) = (0, 0);
         for hostile in &all {

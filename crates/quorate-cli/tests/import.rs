@@ -1,4 +1,4 @@
-//! `quorate import`: what is in the table afterwards, what is told, and what a kill can't do.
+//! `quorate import`: the contents of the table, the reports, and interruptions by kills.
 
 #![allow(
     clippy::unwrap_used,
@@ -54,12 +54,12 @@ impl Case {
         self.command(file, table, options).output().unwrap()
     }
 
-    /// Starts an import that nobody waits for.
+    /// Starts an import and does not wait for it.
     fn spawn(&self, file: &str, table: &str, options: &[&str]) -> Child {
         self.command(file, table, options).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
     }
 
-    /// What a query returns, as CSV without a header.
+    /// Returns the result of a query, as CSV without a header.
     fn rows(&self, query: &str) -> Vec<String> {
         let all = succeeded(&self.dev.sql(&["--format", "csv"], query));
         all.lines().skip(1).map(str::to_owned).collect()
@@ -74,7 +74,7 @@ impl Case {
     }
 }
 
-/// A CSV of `count` rows that can be told apart: a number, a text, and an empty field now and then.
+/// Returns CSV with `count` different rows: a number, a text, and sometimes an empty field.
 fn numbered(count: usize) -> String {
     let row = |n: usize| {
         format!("{n},\"text, {n}\",{}\n", if n.is_multiple_of(3) { String::new() } else { format!("{n}.5") })
@@ -82,7 +82,7 @@ fn numbered(count: usize) -> String {
     std::iter::once("id,name,x\n".to_owned()).chain((0..count).map(row)).collect()
 }
 
-/// The sum of what [`numbered`] makes, which no row may miss in or come twice to.
+/// Returns the result of [`SUM`] for [`numbered`], which differs if a row is missing or there twice.
 fn sum_of(count: usize) -> String {
     format!("{count},{count},{}", count * (count - 1) / 2)
 }
@@ -91,7 +91,7 @@ const SUM: &str = "SELECT count(*) || ',' || count(DISTINCT id) || ',' || sum(id
 const LEFTOVERS: &str = "SELECT count(*) FROM sqlite_schema WHERE name LIKE 'quorate_%'";
 
 #[test]
-fn a_table_is_made_to_keep_what_the_file_holds() {
+fn a_created_table_keeps_all_values() {
     let case = Case::new();
     let header = "id,zip,price,day,empty,mixed,big,no te\n";
     case.file("a.csv", format!("{header}1,00501,1.50,2013-01-01,,1,12345678901234567890,\"\"\n-2,10001,2,x,,b,1,NA\n"));
@@ -109,7 +109,7 @@ fn a_table_is_made_to_keep_what_the_file_holds() {
     assert_eq!(rows, [first, "-2,10001,2.0,x,,b,1,NA,integer,real,text,null"]);
     assert_eq!(case.value(LEFTOVERS), "0");
 
-    // Values that come later stay what they are, or are told.
+    // Later values of another type are kept, or reported.
     let later: String = (0..30_000).map(|n| format!("{n}\n")).chain(["abc\n007\n1.5\n".to_owned()]).collect();
     case.file("later.csv", format!("n\n{later}"));
     assert_eq!(case.import("later.csv", "later", &[]).status.code(), Some(3));
@@ -120,7 +120,7 @@ fn a_table_is_made_to_keep_what_the_file_holds() {
 }
 
 #[test]
-fn a_table_that_is_there_decides() {
+fn an_existing_table_determines_the_columns() {
     let case = Case::new();
     case.dev.sql(&[], "CREATE TABLE t (Id INTEGER PRIMARY KEY, name TEXT DEFAULT 'none', code TEXT, n NUMERIC)");
     case.file("a.csv", "CODE,id,n\n007,5,007\n8,6,x\n");
@@ -140,7 +140,7 @@ fn a_table_that_is_there_decides() {
 }
 
 #[test]
-fn bad_lines_are_told_and_the_others_imported() {
+fn bad_lines_are_listed_and_the_others_imported() {
     let case = Case::new();
     case.file("a.csv", b"id,name\n1,a\n2\n3,\xff\n4,\"d\nd\"\n5,e,f\n6,g\n".as_slice());
     let output = case.import("a.csv", "t", &[]);
@@ -159,7 +159,7 @@ fn bad_lines_are_told_and_the_others_imported() {
 }
 
 #[test]
-fn rows_that_break_a_constraint_are_told_ignored_or_put_in_place() {
+fn conflicting_rows_are_reported_ignored_or_replaced() {
     let case = Case::new();
     case.file("a.csv", "id,n\n1,1\n2,2\n1,3\n3,-4\n4,5\n2,6\n");
     for (table, options, code, rows) in [
@@ -217,7 +217,7 @@ fn ndjson_keeps_types_and_nested_values() {
 }
 
 #[test]
-fn a_sqlite_table_comes_over_as_it_is() {
+fn a_sqlite_table_is_imported_unchanged() {
     let case = Case::new();
     let source = Connection::open(case.path("old.db")).unwrap();
     source
@@ -248,7 +248,7 @@ fn a_sqlite_table_comes_over_as_it_is() {
 }
 
 #[test]
-fn rows_come_back_whatever_is_in_them() {
+fn rows_of_any_content_round_trip() {
     let case = Case::new();
     let rows = prop::collection::vec(("[a-z,\"\n\r é]{1,9}", any::<i64>(), -1e9..1e9_f64), 1..300);
     let mut runner = TestRunner::deterministic();
@@ -287,11 +287,11 @@ fn the_standard_input_is_read_to_its_end() {
 }
 
 #[test]
-fn an_import_that_is_killed_goes_on_and_doubles_nothing() {
+fn a_killed_import_continues_and_doubles_nothing() {
     let case = Case::new();
     let count = 150_000;
     let mut file = numbered(count);
-    // A line that is no row, and one that the table refuses.
+    // A bad line, and a row that the table refuses.
     file.push_str("short\n7,again,\n");
     case.file("a.csv", file);
     case.dev.sql(&[], "CREATE TABLE t (id INTEGER UNIQUE, name TEXT, x REAL)");
@@ -313,7 +313,7 @@ fn an_import_that_is_killed_goes_on_and_doubles_nothing() {
         wait_until("some more chunks", || child.try_wait().unwrap().is_some() || chunks() >= before + more);
         child.kill().unwrap();
         let output = child.wait_with_output().unwrap();
-        // It may have come to its end before the kill.
+        // The import may have ended before the kill.
         kills += usize::from(output.status.code().is_none());
         whole = output.status.code().map(|_| output);
     }
@@ -339,7 +339,8 @@ fn an_import_that_is_killed_goes_on_and_doubles_nothing() {
 fn two_imports_of_one_file_at_once_double_nothing() {
     let case = Case::new();
     let count = 30_000;
-    // With a bad line at its end neither comes to an end, after which the other would be an import of its own.
+    // Because of the bad line at the end, neither import completes; otherwise the other could start over as a new
+    // import.
     case.file("a.csv", numbered(count) + "bad\n");
     let import = |bad: &str| case.spawn("a.csv", "t", &["--batch-kib", "4", "--strict", "--bad", bad]);
     let children = ["one", "two"].map(import);
@@ -371,12 +372,12 @@ fn a_file_that_has_changed_is_refused() {
     succeeded(&case.import("a.csv", "t", &["--restart"]));
     assert_eq!(case.rows(SUM), [format!("\"{}\"", sum_of(501))]);
 
-    // Other options make other chunks.
+    // Other options give other chunks.
     interrupted("u", &bad);
     let error = failed(&case.import("a.csv", "u", &["--null", "x"]));
     assert!(error.contains("had other options"), "{error}");
 
-    // A change that leaves size, beginning and end alone is found by what was imported.
+    // A change that keeps size, beginning and end is found by comparing with what was imported.
     let long = numbered(40_000) + "bad\n";
     interrupted("v", &long);
     case.file("a.csv", long.replacen("\"text, 5000\"", "\"text; 5000\"", 1));

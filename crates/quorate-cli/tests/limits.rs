@@ -1,4 +1,4 @@
-//! What bounds a statement of `quorate sql`, and that readers which stall keep nobody else from reading.
+//! The limits of a statement of `quorate sql`; and stalled readers do not block other readers.
 
 #![allow(
     clippy::unwrap_used,
@@ -21,15 +21,15 @@ use support::{Dev, QUORATE, ended_with, failed, quorate, succeeded};
 /// Never ends by itself.
 const ENDLESS: &str = "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n";
 
-/// Gives rows for ever.
+/// Returns rows for ever.
 const ENDLESS_ROWS: &str =
     "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n) SELECT i, printf('%.*c', 4000, 'x') FROM n";
 
-/// Snapshots that a node keeps unless configured otherwise.
+/// The default number of snapshots that a node keeps.
 const SNAPSHOTS: usize = 16;
 
 #[test]
-fn a_query_runs_as_long_as_the_node_lets_it_and_no_longer_than_asked() {
+fn a_query_ends_at_the_limit_of_node_or_client() {
     let mut servers = Servers::init(1);
     servers.configure("a", "sql.query_timeout", "\"700 ms\"");
     servers.serve("a");
@@ -49,7 +49,7 @@ fn a_query_runs_as_long_as_the_node_lets_it_and_no_longer_than_asked() {
         );
     }
     let error = sql(&["--timeout", "0.2"]);
-    // The node, which is asked to end it then, and the client are equally fast.
+    // Either the node, which gets the same deadline, or the client may end the query first.
     assert!(error.contains("--timeout") && !error.ends_with("node's 'sql.query_timeout'\n"), "{error}");
     for wrong in ["0", "-1", "soon", "1e9", "NaN"] {
         let output = quorate(&["sql", &format!("--timeout={wrong}"), "SELECT 1"]);
@@ -58,7 +58,7 @@ fn a_query_runs_as_long_as_the_node_lets_it_and_no_longer_than_asked() {
 }
 
 #[test]
-fn a_long_statement_is_told_with_its_length_and_the_limit() {
+fn a_long_statement_fails_with_its_length_and_limit() {
     let dev = Dev::start(1);
     for statement in ["SELECT", "CREATE TABLE t AS SELECT"] {
         let error = failed(&dev.script(&[], &format!("{statement} '{}';", "x".repeat(1 << 20))));
@@ -70,7 +70,7 @@ fn a_long_statement_is_told_with_its_length_and_the_limit() {
 }
 
 #[test]
-fn a_write_takes_as_many_steps_as_asked() {
+fn a_budget_bounds_the_steps_of_a_write() {
     let dev = Dev::start(1);
     let rows = |count: u32| {
         let all = format!("WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < {count})");
@@ -86,7 +86,7 @@ fn a_write_takes_as_many_steps_as_asked() {
     succeeded(&dev.sql(&["--budget", "1000000000"], &rows(4_000_000)));
 }
 
-/// A client that reads nothing of a large result.
+/// A client that does not read its large result.
 struct Stalled(Child);
 
 impl Stalled {
@@ -96,7 +96,7 @@ impl Stalled {
         Self(command.stdout(Stdio::piped()).stderr(Stdio::null()).stdin(Stdio::null()).spawn().unwrap())
     }
 
-    /// Waits until the first bytes have come.
+    /// Waits until the first bytes have arrived.
     fn begun(mut self) -> Self {
         let mut bytes = [0; 16];
         self.0.stdout.as_mut().unwrap().read_exact(&mut bytes).unwrap();
@@ -124,7 +124,7 @@ fn stalled_readers_keep_nobody_else_from_reading() {
 }
 
 #[test]
-fn a_result_that_is_too_large_to_be_taken_whole_is_streamed() {
+fn a_result_that_is_too_large_is_streamed() {
     let dev = Dev::start(1);
     let rows = "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < 120000)
                 SELECT i, 'a text that makes the row larger than it would be' FROM n";

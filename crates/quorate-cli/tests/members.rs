@@ -1,4 +1,4 @@
-//! `quorate members` on real processes: a node comes, another goes, leadership moves, all while somebody writes.
+//! `quorate members` on real processes: a node is added, another removed, leadership moves, all during writes.
 
 #![allow(
     clippy::unwrap_used,
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::Value;
 use support::{Dev, failed, is_alive, quorate, succeeded, wait_until};
 
-/// A node beside those of `quorate dev`, with a configuration that lists them and itself.
+/// A node in addition to those of `quorate dev`, with a configuration that lists them and itself.
 struct Serve {
     config: PathBuf,
     log: PathBuf,
@@ -52,7 +52,7 @@ impl Serve {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Waits for its end, and says whether that was a success.
+    /// Waits until the process has ended, and returns whether it succeeded.
     fn ended(&mut self) -> bool {
         let mut ended = None;
         wait_until("the end of the node", || {
@@ -77,7 +77,7 @@ fn members(dev: &Dev, command: &[&str]) -> std::process::Output {
     quorate(&[&["members"], command, &["--data-dir", dev.path()]].concat())
 }
 
-/// The names of the voters, and who leads.
+/// Returns the names of the voters, and of the leader.
 fn listed(dev: &Dev) -> (Vec<String>, String) {
     let list: Value = serde_json::from_str(&succeeded(&members(dev, &["list", "--json"]))).unwrap();
     let voters = list["members"].as_array().unwrap().iter().filter(|member| member["voter"] == true);
@@ -85,7 +85,7 @@ fn listed(dev: &Dev) -> (Vec<String>, String) {
     (names, list["leader"].as_str().unwrap_or_default().to_owned())
 }
 
-/// Writes rows one after the other until told to stop; the number of those that were acknowledged.
+/// Writes rows one after the other until `stop` is set. Returns the number of acknowledged rows.
 fn write(dev: &Dev, stop: &AtomicBool) -> u64 {
     let mut acknowledged = 0;
     while !stop.load(Ordering::Relaxed) {
@@ -104,7 +104,7 @@ fn nodes_come_and_go_under_writes_and_none_is_lost() {
     let acknowledged = std::thread::scope(|scope| {
         let writing = scope.spawn(|| write(&dev, &stop));
         let waits = "'d' is not in the list of members";
-        wait_until("its word that it waits", || serve.said().contains(waits));
+        wait_until("the node to report that it waits", || serve.said().contains(waits));
         assert_eq!(listed(&dev).0, ["1", "2", "3"]);
 
         let added = succeeded(&members(&dev, &["add", "d", &serve.addr]));
@@ -115,7 +115,7 @@ fn nodes_come_and_go_under_writes_and_none_is_lost() {
         assert!(transferred.contains("'d' at") && transferred.contains("leads"), "{transferred}");
         assert_eq!(listed(&dev).1, "d");
 
-        // The leader hands over, and a member goes of those that every configuration lists.
+        // The leader hands leadership over, and a member is removed that every configuration lists.
         succeeded(&members(&dev, &["transfer", "2"]));
         let removed = succeeded(&members(&dev, &["remove", "2"]));
         assert!(removed.contains("'2' is removed"), "{removed}");
@@ -126,7 +126,7 @@ fn nodes_come_and_go_under_writes_and_none_is_lost() {
         writing.join().unwrap()
     });
 
-    // It says so once, ends, and is not let in again.
+    // The removed node logs that once, ends, and is not admitted again.
     wait_until("the end of the removed node", || !is_alive(dev.pid(2)));
     let said = dev.node_said(2);
     assert_eq!(said.matches("ERROR").count(), 1, "{said}");
@@ -142,7 +142,7 @@ fn nodes_come_and_go_under_writes_and_none_is_lost() {
         wait_until("all rows", || dev.value(Some(id), "SELECT count(*) FROM kept") == count);
     }
 
-    // And out again: what it has learned of itself outlives its process.
+    // Node d is removed again, and still knows that after a restart.
     succeeded(&members(&dev, &["remove", "d"]));
     assert!(!serve.ended());
     serve.process = Serve::spawn(&serve.config, &serve.log);
@@ -151,7 +151,7 @@ fn nodes_come_and_go_under_writes_and_none_is_lost() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_in_words() {
+fn impossible_changes_are_refused_with_a_reason() {
     let dev = Dev::start(1);
     for (command, expected) in [
         (["remove", "x"].as_slice(), "there is no member 'x': the members are 1"),
@@ -167,34 +167,34 @@ fn what_makes_no_sense_is_refused_in_words() {
     assert!(list.contains("1 leads") && list.contains("leader"), "{list}");
 }
 
-/// The others are gone, the leader among them: who is left must not take that one for the leader any longer.
+/// The other nodes, including the leader, have been killed: the remaining node must not report that leader any longer.
 #[test]
-fn a_lost_majority_is_told_with_the_members() {
+fn a_lost_majority_is_reported() {
     let dev = Dev::start(3);
     let leader = dev.leader();
     let left = dev.ids().into_iter().find(|id| *id != leader).unwrap();
     dev.ids().into_iter().filter(|id| *id != left).for_each(|id| dev.kill(id));
 
     let list = members(&dev, &["list"]);
-    let told = failed(&list);
-    assert!(told.contains("no leader: 1 of 3 voters can be reached; a majority is needed"), "{told}");
+    let error = failed(&list);
+    assert!(error.contains("no leader: 1 of 3 voters can be reached; a majority is needed"), "{error}");
     let table = String::from_utf8(list.stdout).unwrap();
     for id in dev.ids() {
         let row = table.lines().find(|line| line.contains(&dev.addr(id))).unwrap_or_else(|| panic!("{table}"));
         assert!(row.ends_with(if id == left { "yes" } else { "no" }) || row.contains("no, silent for"), "{row}");
     }
     let json = members(&dev, &["list", "--json"]);
-    let told: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!(
-        (json.status.code(), told["voters"].as_u64(), told["voters_reachable"].as_u64()),
+        (json.status.code(), report["voters"].as_u64(), report["voters_reachable"].as_u64()),
         (Some(1), Some(3), Some(1))
     );
 
     let doctor = quorate(&["doctor", "--data-dir", dev.path()]);
-    let told = String::from_utf8(doctor.stdout).unwrap();
+    let text = String::from_utf8(doctor.stdout).unwrap();
     assert_eq!(doctor.status.code(), Some(1));
     for expected in ["1 of 3 voters answer", "no leader: 1 of 3 voters can be reached"] {
-        assert!(told.split_whitespace().collect::<Vec<_>>().join(" ").contains(expected), "{told}");
+        assert!(text.split_whitespace().collect::<Vec<_>>().join(" ").contains(expected), "{text}");
     }
     let status = succeeded(&quorate(&["status", "--data-dir", dev.path()]));
     assert!(status.contains("no leader: 1 of 3 voters can be reached"), "{status}");

@@ -1,4 +1,4 @@
-//! `quorate migrate`: what was not run yet is run, and what does not fit is said.
+//! `quorate migrate`: pending migrations are run, and errors are explained.
 
 #![allow(
     clippy::unwrap_used,

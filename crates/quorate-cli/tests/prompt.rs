@@ -18,7 +18,7 @@ use support::{Dev, succeeded};
 const ENDLESS: &str = "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n;";
 
 #[test]
-fn a_person_types_edits_and_comes_back() {
+fn the_prompt_edits_completes_and_keeps_history() {
     let dev = Dev::start(1);
     succeeded(
         &dev.sql(&[], "CREATE TABLE animals (zebra TEXT); INSERT INTO animals VALUES (char(27) || '[31mstripes')"),
@@ -46,7 +46,7 @@ fn a_person_types_edits_and_comes_back() {
     assert!(terminal.ends().success());
 
     let mut again = Terminal::open(&dev, home.path(), &["--mode", "csv"]);
-    // The statement of three lines, as one.
+    // The history holds the statement of three lines as one entry.
     again.types(&UP.repeat(11));
     again.types("\r");
     again.wait_for("two\r\n\"a;\r\nb\"");
@@ -55,7 +55,7 @@ fn a_person_types_edits_and_comes_back() {
 }
 
 #[test]
-fn ctrl_c_ends_what_runs_and_not_the_shell() {
+fn ctrl_c_ends_the_statement_not_the_shell() {
     let dev = Dev::start(1);
     let home = tempfile::tempdir().unwrap();
     let mut terminal = Terminal::open(&dev, home.path(), &[]);
@@ -66,7 +66,7 @@ fn ctrl_c_ends_what_runs_and_not_the_shell() {
     assert!(!seen.contains("never seen"), "{seen:?}");
     terminal.wait_for("quorate> ");
     terminal.runs("SELECT 'still' || ' alive';", "still alive");
-    // What was typed is dropped, in the first line and in a later one.
+    // Ctrl-C discards what was typed, in the first line and in a later one.
     terminal.types("SELECT 'never");
     terminal.types(CTRL_C);
     terminal.wait_for("quorate> ");

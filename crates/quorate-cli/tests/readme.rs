@@ -1,4 +1,4 @@
-//! The first page of the README, typed as it stands by somebody who has nothing else.
+//! Runs the commands on the first page of the README as they are written there.
 
 #![allow(
     clippy::unwrap_used,
@@ -17,17 +17,17 @@ use std::process::{Command, Stdio};
 
 use support::Dev;
 
-/// The line with which the block of commands begins.
+/// The first line of the block of commands.
 const FIRST: &str = "quorate=target/release/quorate";
 
-/// A `sqlite3` for machines without one: the same SQLite, asked by Python.
+/// A `sqlite3` for machines without one: Python's SQLite.
 const SQLITE3: &str = "#!/usr/bin/env python3
 import sqlite3, sys
 for row in sqlite3.connect(sys.argv[1]).execute(sys.argv[2]):
     print(*row, sep='|')
 ";
 
-/// The commands of the block, without the first line.
+/// Returns the commands of the block, without the first line.
 fn commands() -> String {
     let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
     let text = std::fs::read_to_string(readme).unwrap();

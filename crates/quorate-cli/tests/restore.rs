@@ -1,5 +1,5 @@
-//! `quorate restore` on real processes: a cluster goes back to a backup, another one begins with it, and one that lives
-//! is left alone.
+//! `quorate restore` on real processes: a cluster is restored from a backup, a new one begins with it, and a running
+//! one is left alone.
 
 #![allow(
     clippy::unwrap_used,
@@ -19,7 +19,7 @@ use rustix::process::Signal;
 use support::{Dev, failed, quorate, signal, succeeded};
 use tempfile::TempDir;
 
-/// A cluster of three with a row, and its backup.
+/// Returns a cluster of three nodes with a row, and its backup.
 fn backed_up() -> (Dev, TempDir, PathBuf) {
     let (dev, dir) = (Dev::start(3), TempDir::new().unwrap());
     succeeded(&dev.sql(&[], "CREATE TABLE kept (value INTEGER); INSERT INTO kept VALUES (1)"));
@@ -43,7 +43,7 @@ fn check(dev: &Dev) {
 }
 
 #[test]
-fn a_cluster_goes_back_to_its_backup_when_it_is_stopped_and_only_then() {
+fn only_a_stopped_cluster_is_restored() {
     let (dev, _dir, file) = backed_up();
     succeeded(&dev.sql(&[], "INSERT INTO kept VALUES (1000)"));
     let running = failed(&quorate(&["restore", "--replace", "--data-dir", dev.path(), text(&file)]));
@@ -66,7 +66,7 @@ fn another_cluster_begins_with_a_backup() {
     assert!(!said.contains("replaced-"), "{said}");
     check(&Dev::start_in(new, &[]));
 
-    // A configuration of the cluster that lives, with another directory.
+    // A configuration of the running cluster, with another directory.
     let config = std::fs::read_to_string(dev.dir.path().join("node-2.toml")).unwrap();
     let secret = format!("secret_file = \"{}/secret\"", dev.path());
     let config = config.replace("secret_file = \"secret\"", &secret);
@@ -76,7 +76,7 @@ fn another_cluster_begins_with_a_backup() {
     assert!(living.contains("a member of the living cluster") && living.contains("stop all of its nodes"), "{living}");
     assert_eq!(dev.value(None, "SELECT sum(value) FROM kept"), "1");
 
-    // What is only paused may go on.
+    // A paused node may continue later, so it counts as alive.
     dev.kill(1);
     dev.kill(2);
     signal(dev.pid(3), Signal::STOP);
@@ -91,7 +91,7 @@ fn another_cluster_begins_with_a_backup() {
 }
 
 #[test]
-fn what_is_no_backup_is_refused_with_a_way_out() {
+fn a_file_that_is_not_a_backup_is_refused() {
     let dir = TempDir::new().unwrap();
     let (data, file) = (dir.path().join("data"), dir.path().join("file"));
     let restore = || failed(&quorate(&["restore", "--data-dir", text(&data), text(&file)]));

@@ -1,4 +1,4 @@
-//! `quorate serve` and `quorate init`: servers as an operator starts them, and what they say when they can't start.
+//! `quorate serve` and `quorate init`: servers as an operator starts them, and their errors when they can't start.
 
 #![allow(
     clippy::unwrap_used,
@@ -22,11 +22,11 @@ use support::servers::{Servers, free_ports};
 use support::{failed, quorate, succeeded, wait_until};
 
 #[test]
-fn what_init_writes_is_a_cluster() {
+fn init_writes_a_working_cluster() {
     let mut servers = Servers::start(3);
     assert_eq!(servers.value("SELECT 6 * 7"), "42");
     servers.value("CREATE TABLE t (x)");
-    // One after the other: the cluster serves on.
+    // Restart one node after the other: the cluster keeps serving.
     for name in ["a", "b", "c"] {
         assert_eq!(servers.stop(name, Signal::TERM).code(), Some(0), "{}", servers.said(name));
         servers.value(&format!("INSERT INTO t VALUES ('{name}')"));
@@ -35,9 +35,9 @@ fn what_init_writes_is_a_cluster() {
     assert_eq!(servers.value("SELECT group_concat(x, '') FROM t"), "abc");
 }
 
-/// Damage that strikes all nodes leaves everything for people to look at: nothing begins anew in its place.
+/// If the databases of all nodes are damaged, everything is kept for inspection, and no new cluster is founded.
 #[test]
-fn nodes_whose_databases_are_all_damaged_found_no_cluster() {
+fn nodes_with_damaged_databases_found_no_cluster() {
     let names = ["a", "b", "c"];
     let mut servers = Servers::start(3);
     servers.value("CREATE TABLE t (x)");
@@ -53,10 +53,12 @@ fn nodes_whose_databases_are_all_damaged_found_no_cluster() {
     }
     names.into_iter().for_each(|name| servers.serve(name));
     for name in names {
-        wait_until("its word what it waits for", || servers.said(name).contains("It founds no other cluster"));
+        wait_until("the node to report what it waits for", || {
+            servers.said(name).contains("It founds no other cluster")
+        });
     }
-    // Long enough for what a founder says once it has the promises of all.
-    wait_until("more such words", || {
+    // Wait long enough for a founder to collect the promises of all nodes.
+    wait_until("more such reports", || {
         names.iter().all(|name| servers.said(name).matches("founds no other").count() > 1)
     });
     for name in names {
@@ -66,14 +68,14 @@ fn nodes_whose_databases_are_all_damaged_found_no_cluster() {
     }
 }
 
-/// The data directory of a node.
+/// Returns the data directory of a node.
 fn data_dir(servers: &Servers, name: &str) -> PathBuf {
     let text = std::fs::read_to_string(servers.config(name)).unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix("data_dir = ")).unwrap();
     servers.dir.path().join(line.trim_matches('"'))
 }
 
-/// The events in the log of a node that logs JSON, as `event member`.
+/// Returns the events in the log of a node that logs JSON, as `event member`.
 fn events(servers: &Servers, name: &str) -> Vec<String> {
     let said = servers.said(name);
     let lines = said.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect(line));
@@ -85,25 +87,25 @@ fn events(servers: &Servers, name: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_an_operator_must_know_is_told_once() {
+fn a_silent_member_is_logged_once() {
     let mut servers = Servers::init(3);
     for name in ["a", "b", "c"] {
         servers.configure(name, "log.format", "\"json\"");
         servers.serve(name);
     }
     servers.value("CREATE TABLE t (x)");
-    wait_until("a leader to be told", || events(&servers, "a").iter().any(|event| event.starts_with("leader ")));
+    wait_until("a leader to be logged", || events(&servers, "a").iter().any(|event| event.starts_with("leader ")));
     servers.stop("c", Signal::KILL);
-    let told = |event: &str| ["a", "b"].map(|name| events(&servers, name).iter().filter(|told| *told == event).count());
-    wait_until("the silence to be told", || told("silent c") == [1, 1]);
+    let count = |event: &str| ["a", "b"].map(|name| events(&servers, name).iter().filter(|one| *one == event).count());
+    wait_until("the silence to be logged", || count("silent c") == [1, 1]);
     servers.serve("c");
-    let told = |event: &str| ["a", "b"].map(|name| events(&servers, name).iter().filter(|told| *told == event).count());
-    wait_until("the return to be told", || told("heard c") == [1, 1]);
-    assert_eq!(told("silent c"), [1, 1]);
+    let count = |event: &str| ["a", "b"].map(|name| events(&servers, name).iter().filter(|one| *one == event).count());
+    wait_until("the return to be logged", || count("heard c") == [1, 1]);
+    assert_eq!(count("silent c"), [1, 1]);
 }
 
 #[test]
-fn nothing_that_is_there_is_overwritten() {
+fn init_overwrites_nothing() {
     let servers = Servers::init(2);
     let secret = || std::fs::read_to_string(servers.dir.path().join("secret")).unwrap();
     let before = secret();
@@ -121,14 +123,14 @@ fn members_of_one_machine_get_ports_of_their_own() {
     let same = failed(&init("a=localhost:7001,b=127.0.0.1:7001"));
     assert!(same.contains("two members have the address 127.0.0.1:7001"), "{same}");
     assert!(!dir.path().join("secret").exists());
-    let told = succeeded(&init("a=127.0.0.1:7001,b=127.0.0.1:7002,c=10.0.0.3:7001"));
+    let printed = succeeded(&init("a=127.0.0.1:7001,b=127.0.0.1:7002,c=10.0.0.3:7001"));
     for expected in ["7001, HTTP at 127.0.0.1:8001", "7002, HTTP at 127.0.0.1:8002", "7001, HTTP at 127.0.0.1:8001"] {
-        assert!(told.contains(expected), "{told}");
+        assert!(printed.contains(expected), "{printed}");
     }
 }
 
 #[test]
-fn the_configuration_in_force_is_printed_without_the_secret() {
+fn the_configuration_is_printed_without_the_secret() {
     let servers = Servers::init(1);
     let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
     command.args(["serve", "--print-config", "--config"]).arg(servers.config("a"));
@@ -144,7 +146,7 @@ fn the_configuration_in_force_is_printed_without_the_secret() {
 }
 
 #[test]
-fn what_is_typed_wrongly_is_told_with_exit_code_2() {
+fn wrong_arguments_give_exit_code_2() {
     for wrong in [&["serve", "--confg", "x"][..], &["serve", "x"], &["init"], &["init", "x", "--members", "a"]] {
         let output = quorate(wrong);
         assert_eq!(output.status.code(), Some(2), "{output:?}");
@@ -152,7 +154,7 @@ fn what_is_typed_wrongly_is_told_with_exit_code_2() {
     }
 }
 
-/// Starts a node whose configuration was changed, and returns what it says at its end.
+/// Starts a node whose configuration was changed, and returns its output after it has failed.
 fn refused(change: impl FnOnce(&Servers)) -> String {
     let mut servers = Servers::init(1);
     change(&servers);
@@ -188,7 +190,7 @@ fn a_server_that_cannot_start_says_why_and_what_to_do() {
 }
 
 #[test]
-fn a_directory_of_another_node_or_of_a_newer_version_is_refused_and_kept() {
+fn a_foreign_or_newer_directory_is_refused_and_kept() {
     let mut servers = Servers::start(1);
     servers.value("CREATE TABLE t (x)");
 
@@ -199,7 +201,7 @@ fn a_directory_of_another_node_or_of_a_newer_version_is_refused_and_kept() {
     assert!(second.contains("is in use by another node"), "{second}");
     assert_eq!(servers.stop("a", Signal::TERM).code(), Some(0));
 
-    // Another node's: the name in it is not this node's.
+    // The directory belongs to another node: the name in it differs.
     let config = std::fs::read_to_string(servers.config("a")).unwrap();
     std::fs::write(servers.config("a"), config.replace("name = \"a\"", "name = \"z\"").replace("\na = ", "\nz = "))
         .unwrap();
@@ -208,7 +210,7 @@ fn a_directory_of_another_node_or_of_a_newer_version_is_refused_and_kept() {
     assert!(foreign.contains("'a'") && foreign.contains("'z'"), "{foreign}");
     std::fs::write(servers.config("a"), &config).unwrap();
 
-    // A newer version's: all segments of the log say format 2.
+    // The directory belongs to a newer version: all segments of the log have format 2.
     let log = servers.dir.path().join("a/log");
     set_format(&log, 2);
     servers.serve("a");
@@ -221,7 +223,7 @@ fn a_directory_of_another_node_or_of_a_newer_version_is_refused_and_kept() {
     assert_eq!(servers.value("SELECT count(*) FROM t"), "0");
 }
 
-/// Rewrites the headers of a log's segments, as docs/wal-format.md has them.
+/// Rewrites the headers of a log's segments, as docs/wal-format.md describes them.
 fn set_format(log: &Path, format: u16) {
     for segment in std::fs::read_dir(log).unwrap().map(|entry| entry.unwrap().path()) {
         if segment.extension().is_none_or(|extension| extension != "wal") {
@@ -238,9 +240,9 @@ fn set_format(log: &Path, format: u16) {
     }
 }
 
-/// What the manifests of Kubernetes and the Dockerfile set is read by the binary as it is meant.
+/// The binary accepts the settings in the Kubernetes manifests and in the Dockerfile.
 #[test]
-fn what_is_shipped_to_deploy_is_a_configuration() {
+fn deployment_files_hold_a_valid_configuration() {
     let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
     let manifests = std::fs::read_to_string(deploy.join("kubernetes.yaml")).unwrap();
     let lines: Vec<&str> = manifests.lines().map(str::trim).collect();
@@ -249,7 +251,7 @@ fn what_is_shipped_to_deploy_is_a_configuration() {
         Some((name, pair[1].strip_prefix("value: ").unwrap().trim_matches('"')))
     });
     let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
-    // This machine is none of the members.
+    // The host name is none of the members' names.
     let pairs = pairs.map(|(name, value)| if value == "true" { ("QUORATE_NAME", "quorate-2") } else { (name, value) });
     let printed = succeeded(&command.args(["serve", "--print-config"]).envs(pairs).output().unwrap());
     for line in [
@@ -271,7 +273,7 @@ fn what_is_shipped_to_deploy_is_a_configuration() {
 }
 
 #[test]
-fn a_wrong_secret_is_told_on_both_sides() {
+fn a_wrong_secret_is_logged_on_both_sides() {
     let mut servers = Servers::init(3);
     std::fs::write(servers.dir.path().join("other"), "another secret of enough bytes").unwrap();
     servers.configure("b", "secret_file", "\"other\"");
@@ -281,15 +283,15 @@ fn a_wrong_secret_is_told_on_both_sides() {
         let lines = said.lines().filter(|line| line.contains(text)).map(str::to_owned);
         lines.collect::<Vec<String>>()
     };
-    wait_until("the wrong secret to be told", || {
-        let told = lines(&servers, "b", "waiting to belong to a cluster");
-        told.iter().any(|line| line.contains("the secrets differ"))
+    wait_until("the wrong secret to be logged", || {
+        let waiting = lines(&servers, "b", "waiting to belong to a cluster");
+        waiting.iter().any(|line| line.contains("the secrets differ"))
     });
     let waits = lines(&servers, "b", "waiting to belong to a cluster");
     assert!(!waits.iter().any(|line| line.contains("has not founded it yet")), "{waits:?}");
     let warned = lines(&servers, "b", "does not let this one in");
     assert!(warned.iter().all(|line| line.contains("WARN")) && (1..=4).contains(&warned.len()), "{warned:?}");
-    wait_until("the other side to tell it", || !lines(&servers, "a", "a connection was refused").is_empty());
+    wait_until("the other side to log it", || !lines(&servers, "a", "a connection was refused").is_empty());
     let refused = lines(&servers, "a", "a connection was refused");
     for expected in ["WARN", "from=\"127.0.0.1:", "the secrets differ"] {
         assert!(refused[0].contains(expected), "{refused:?}");
@@ -297,7 +299,7 @@ fn a_wrong_secret_is_told_on_both_sides() {
 }
 
 #[test]
-fn what_a_server_keeps_is_its_owner_s_alone() {
+fn only_the_owner_can_read_a_servers_files() {
     use std::os::unix::fs::PermissionsExt as _;
     let mut servers = Servers::start(1);
     servers.value("CREATE TABLE t (x)");

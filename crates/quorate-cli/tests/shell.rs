@@ -53,7 +53,7 @@ INSERT INTO t VALUES (2);\n";
 }
 
 #[test]
-fn exit_codes_tell_what_went_wrong() {
+fn exit_codes_show_what_went_wrong() {
     let elsewhere = tempfile::tempdir().unwrap();
     let dir = elsewhere.path().to_str().unwrap();
     let wrong = [["sql", "--format", "tabel"].as_slice(), &["sql", "-f", "x", "SELECT 1"], &["sql", "--level", "x"]];
@@ -110,7 +110,7 @@ fn a_transaction_is_done_whole_or_not_at_all() {
 }
 
 #[test]
-fn commands_with_dots_tell_and_set() {
+fn dot_commands_print_and_set() {
     let dev = Dev::start(1);
     succeeded(&dev.sql(
         &[],
@@ -169,7 +169,7 @@ fn commands_with_dots_tell_and_set() {
     assert!(said(&output).contains("foreign keys are always enforced") && output.status.success());
 }
 
-/// More than one reply carries, and more than a table looks at to find its widths.
+/// The results are larger than one reply, and longer than what a table reads to choose its widths.
 #[test]
 fn results_have_any_size() {
     let dev = Dev::start(1);
@@ -186,7 +186,7 @@ fn results_have_any_size() {
 }
 
 #[test]
-fn expanded_output_goes_on_and_off_again() {
+fn expanded_output_switches_on_and_off() {
     let dev = Dev::start(1);
     let script = ".mode csv\n\\x\nSELECT 1 AS a, 2 AS b;\n\\x\nSELECT 3 AS a, 4 AS b;\n.expanded on\n.expanded on
 SELECT 5 AS a;\n.expanded off\nSELECT 6 AS a;\n";

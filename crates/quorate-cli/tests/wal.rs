@@ -18,7 +18,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use support::{Dev, failed, quorate, succeeded};
 
-/// Every file below a directory with its bytes.
+/// Returns every file in a directory with its bytes.
 fn contents(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut files: Vec<_> = std::fs::read_dir(dir).unwrap().map(|item| item.unwrap().path()).collect();
     files.sort();
@@ -30,7 +30,7 @@ fn inspect(dir: &Path, options: &[&str]) -> std::process::Output {
 }
 
 #[test]
-fn a_log_is_shown_running_stopped_and_damaged_and_stays_as_it_is() {
+fn inspecting_a_log_in_any_state_changes_nothing() {
     let dev = Dev::start(1);
     succeeded(&dev.sql(&[], "CREATE TABLE kept (value INTEGER)"));
     for value in 0..20 {
@@ -61,7 +61,7 @@ fn a_log_is_shown_running_stopped_and_damaged_and_stays_as_it_is() {
     let one = succeeded(&inspect(&home, &["--entries", "--hex", "--from", &index, "--to", &index]));
     assert!(one.contains(&format!(".{index}  ")) && one.contains("    00000000  01"), "{one}");
 
-    // A bit of a frame that later ones declare durable.
+    // Flip a bit of a frame that later frames declare durable.
     let segment = before.iter().rfind(|(path, _)| path.extension().is_some_and(|e| e == "wal")).unwrap();
     let frames: Vec<usize> = segment.1.windows(4).enumerate().filter(|(_, w)| w == b"QFRM").map(|(at, _)| at).collect();
     let at = frames[frames.len() / 2] + 64;
@@ -73,7 +73,7 @@ fn a_log_is_shown_running_stopped_and_damaged_and_stays_as_it_is() {
     assert!(shown.contains("main"), "what comes before is shown: {shown}");
     file.write_all_at(&[segment.1[at]], at as u64).unwrap();
 
-    // Of the last frame a part of its header.
+    // Cut the last frame inside its header.
     let last = *frames.last().unwrap();
     file.set_len(last as u64 + 62).unwrap();
     file.set_len(segment.1.len() as u64).unwrap();

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_become_statements_and_commands_with_their_places() {
+    fn statements_and_commands_have_line_numbers() {
         let text = "\u{FEFF}.mode csv\nSELECT 1; SELECT\n.5;\n-- .no\n  .tables x \n/*\n.no\n*/ SELECT 2";
         let expected = [
             "f:1 Command(\".mode csv\")",

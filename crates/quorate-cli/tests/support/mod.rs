@@ -1,4 +1,4 @@
-//! A cluster of real processes, as the binary makes it, and the binary as a person uses it.
+//! A cluster of real processes, started by the binary, and the binary as a user runs it.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
@@ -18,7 +18,7 @@ pub mod terminal;
 pub const QUORATE: &str = env!("CARGO_BIN_EXE_quorate");
 /// A script that becomes `quorate dev`.
 const START: &str = "trap '' INT; exec \"$0\" dev --until-stdin-closes --data-dir \"$@\"";
-/// How long any state may take to come.
+/// How long any state may take to be reached.
 const DEADLINE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
 
@@ -39,7 +39,7 @@ impl Dev {
         Self::start_as(dir, Command::new("sh").args(["-c", START, QUORATE]), options)
     }
 
-    /// Three nodes, each with a file system of its own of `mib` MiB; `None` where nobody may mount one.
+    /// Starts three nodes, each on its own file system of `mib` MiB; `None` if the machine does not allow mounts.
     pub fn start_on_small_disks(mib: u64) -> Option<Self> {
         let namespace = ["--user", "--map-root-user", "--mount"];
         if !Command::new("unshare").args(namespace).arg("true").status().is_ok_and(|status| status.success()) {
@@ -57,7 +57,7 @@ impl Dev {
         let process = command
             .arg(dir.path())
             .args(options)
-            // It ends with the test, however that ends: its standard input is the test's pipe.
+            // It ends when the test ends for any reason: its standard input is a pipe that the test holds.
             .stdin(Stdio::piped())
             .stdout(log.try_clone().unwrap())
             .stderr(log)
@@ -72,17 +72,17 @@ impl Dev {
         dev
     }
 
-    /// What it printed so far.
+    /// Returns its output so far.
     pub fn said(&self) -> String {
         std::fs::read_to_string(self.dir.path().join("dev.log")).unwrap_or_default()
     }
 
-    /// What a node printed so far.
+    /// Returns the output of a node so far.
     pub fn node_said(&self, id: u64) -> String {
         std::fs::read_to_string(self.dir.path().join(format!("node-{id}.log"))).unwrap_or_default()
     }
 
-    /// A node's directory, as its process sees it.
+    /// Returns a node's directory, as its process sees it.
     pub fn node_dir(&self, id: u64) -> PathBuf {
         let seen = self.dir.path().strip_prefix("/").unwrap();
         Path::new("/proc").join(self.pid(id).to_string()).join("root").join(seen).join(format!("node-{id}"))
@@ -104,14 +104,14 @@ impl Dev {
         self.nodes().iter().map(|node| node["id"].as_u64().unwrap()).collect()
     }
 
-    /// What `quorate status` says of a member, once the cluster answers.
+    /// Returns the status of a member, once the cluster answers.
     pub fn member(&self, id: u64) -> Value {
         let status = self.status();
         let name = id.to_string();
         status["members"].as_array().unwrap().iter().find(|member| member["name"] == *name).cloned().unwrap_or_default()
     }
 
-    /// The nodes of `cluster.json`.
+    /// Returns the nodes in `cluster.json`.
     pub fn nodes(&self) -> Vec<Value> {
         let text = std::fs::read(self.dir.path().join("cluster.json")).unwrap();
         serde_json::from_slice::<Value>(&text).unwrap()["nodes"].as_array().unwrap().clone()
@@ -130,7 +130,7 @@ impl Dev {
         quorate(&self.sql_options(&[options, &[query]].concat()))
     }
 
-    /// The arguments of `quorate sql` on any node.
+    /// Returns the arguments of `quorate sql` on any node.
     pub fn sql_options<'a>(&'a self, options: &[&'a str]) -> Vec<&'a str> {
         [&["sql", "--data-dir", self.path()], options].concat()
     }
@@ -140,7 +140,7 @@ impl Dev {
         quorate_reads(&self.sql_options(options), script)
     }
 
-    /// The last line of what a query prints as CSV, from this very node if one is named.
+    /// Returns the last line of a result as CSV, from the node `node` if one is given.
     pub fn value(&self, node: Option<u64>, query: &str) -> String {
         let addr = node.map(|id| self.addr(id));
         let pinned: Vec<&str> = addr.iter().flat_map(|addr| ["--node", addr.as_str()]).collect();
@@ -152,7 +152,7 @@ impl Dev {
         serde_json::from_str(&succeeded(&quorate(&["status", "--json", "--data-dir", self.path()]))).unwrap()
     }
 
-    /// The id of the leader, once there is one.
+    /// Returns the id of the leader, once there is one.
     pub fn leader(&self) -> u64 {
         let mut leader = None;
         wait_until("a leader", || {
@@ -162,7 +162,7 @@ impl Dev {
         leader.unwrap()
     }
 
-    /// The id of the leader, if there is one.
+    /// Returns the id of the leader, if there is one.
     pub fn led_by(&self) -> Option<u64> {
         self.status()["leader"].as_str()?.parse().ok()
     }
@@ -175,7 +175,7 @@ impl Dev {
         quorate(&["dev", "--restart", &id.to_string(), "--data-dir", self.path()])
     }
 
-    /// Sends a signal to `quorate dev` and waits for its end; gives back its exit code and the directory.
+    /// Sends a signal to `quorate dev` and waits until it has ended. Returns its exit code and the directory.
     pub fn end(mut self, with: Signal) -> (Option<i32>, TempDir) {
         signal(self.process.id().try_into().unwrap(), with);
         let mut ended = None;
@@ -197,13 +197,13 @@ impl Drop for Dev {
         if std::thread::panicking() {
             eprintln!("{}", self.said());
         }
-        // Its nodes end with it.
+        // The nodes end with the process.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// Runs the binary; `--data-dir` and the like are the caller's.
+/// Runs the binary. The caller passes options such as `--data-dir`.
 pub fn quorate(args: &[&str]) -> Output {
     quorate_in(Path::new("."), args)
 }
@@ -227,24 +227,24 @@ pub fn quorate_in(dir: &Path, args: &[&str]) -> Output {
     Command::new(QUORATE).args(args).current_dir(dir).stdin(Stdio::null()).output().unwrap()
 }
 
-/// The standard output of what succeeded.
+/// Checks that a command succeeded, and returns its standard output.
 pub fn succeeded(output: &Output) -> String {
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// The standard error of what failed with exit code 1.
+/// Checks that a command failed with exit code 1, and returns its standard error.
 pub fn failed(output: &Output) -> String {
     ended_with(1, output)
 }
 
-/// The standard error of what ended with this exit code.
+/// Checks that a command ended with this exit code, and returns its standard error.
 pub fn ended_with(code: i32, output: &Output) -> String {
     assert_eq!(output.status.code(), Some(code), "{output:?}");
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// What a SQLite that is not ours says of a file, as lines with `|` between values; `None` where there is none.
+/// Queries a file with a SQLite other than Quorate's. Returns lines with `|` between values; `None` if there is none.
 pub fn plain_sqlite(file: &str, sql: &str) -> Option<String> {
     const PYTHON: &str = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1])
 for s in sys.argv[2].split(';'):
@@ -258,7 +258,7 @@ pub fn signal(pid: i32, signal: Signal) {
     kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
 }
 
-/// Whether a process exists (one that has ended and that nobody has asked about yet does not count).
+/// Returns whether a process is running. A zombie, which has ended but was not waited for, does not count.
 pub fn is_alive(pid: i32) -> bool {
     let state = std::fs::read_to_string(format!("/proc/{pid}/stat"));
     state.is_ok_and(|stat| !stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z')))

@@ -1,4 +1,4 @@
-//! Nodes that are started one by one, as an operator does: `quorate init`, then `quorate serve` for each.
+//! Nodes that are started one by one, as an operator starts them: `quorate init`, then `quorate serve` for each.
 
 use std::fs::File;
 use std::net::TcpListener;
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use super::{QUORATE, quorate, signal, succeeded, wait_until};
 
-/// Directories and processes of a cluster.
+/// The directories and processes of a cluster.
 pub struct Servers {
     pub dir: TempDir,
     names: Vec<String>,
@@ -19,7 +19,7 @@ pub struct Servers {
 }
 
 impl Servers {
-    /// Writes the configurations of so many nodes, named `a`, `b`, ..., on free ports. Starts nothing.
+    /// Writes the configurations of nodes named `a`, `b`, ..., on free ports. Starts nothing.
     pub fn init(nodes: usize) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let names: Vec<String> = ('a'..).take(nodes).map(String::from).collect();
@@ -34,19 +34,19 @@ impl Servers {
         servers
     }
 
-    /// The same with all of them started.
+    /// Does the same, and starts all nodes.
     pub fn start(nodes: usize) -> Self {
         let mut servers = Self::init(nodes);
         servers.names.clone().iter().for_each(|name| servers.serve(name));
         servers
     }
 
-    /// The configuration of a node.
+    /// Returns the configuration file of a node.
     pub fn config(&self, name: &str) -> PathBuf {
         self.dir.path().join(format!("{name}.toml"))
     }
 
-    /// Sets a key in the configuration of a node, at its line.
+    /// Sets a key in the configuration of a node, in the line that has it.
     pub fn configure(&self, name: &str, key: &str, value: &str) {
         let text = std::fs::read_to_string(self.config(name)).unwrap();
         let is_key = |line: &&str| line.trim_start_matches("# ").starts_with(&format!("{key} = "));
@@ -56,23 +56,23 @@ impl Servers {
         std::fs::write(self.config(name), lines.collect::<String>()).unwrap();
     }
 
-    /// Starts a node. What it says goes to a file.
+    /// Starts a node. Its output goes to a file.
     pub fn serve(&mut self, name: &str) {
         let log = File::options().append(true).create(true).open(self.log(name)).unwrap();
         let mut command = Command::new(QUORATE);
-        // It ends with the test, however that ends: its standard input is the test's pipe.
+        // It ends when the test ends for any reason: its standard input is a pipe that the test holds.
         command.args(["serve", "--until-stdin-closes", "--config"]).arg(self.config(name)).stdin(Stdio::piped());
         let process = command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
         let at = self.at(name);
         self.processes[at] = Some(process);
     }
 
-    /// The process of a node that was started.
+    /// Returns the process id of a node that was started.
     pub fn pid(&self, name: &str) -> i32 {
         self.processes[self.at(name)].as_ref().unwrap().id().try_into().unwrap()
     }
 
-    /// Asks a node to stop with a signal and waits until it has.
+    /// Sends a signal to a node and waits until it has ended.
     pub fn stop(&mut self, name: &str, with: Signal) -> ExitStatus {
         let at = self.at(name);
         let mut process = self.processes[at].take().unwrap();
@@ -85,7 +85,7 @@ impl Servers {
         ended.unwrap()
     }
 
-    /// Waits until a node ends by itself; returns what it said.
+    /// Waits until a node fails by itself. Returns its output.
     pub fn failed(&mut self, name: &str) -> String {
         let at = self.at(name);
         let mut process = self.processes[at].take().unwrap();
@@ -98,12 +98,12 @@ impl Servers {
         self.said(name)
     }
 
-    /// What a node said so far.
+    /// Returns the output of a node so far.
     pub fn said(&self, name: &str) -> String {
         std::fs::read_to_string(self.log(name)).unwrap_or_default()
     }
 
-    /// The last line of what a query prints as CSV.
+    /// Returns the last line of a result as CSV.
     pub fn value(&self, query: &str) -> String {
         let config = self.config("a");
         let output = quorate(&["sql", "--config", config.to_str().unwrap(), "--format", "csv", query]);
@@ -134,8 +134,8 @@ impl Drop for Servers {
     }
 }
 
-/// Ports that nobody listens on, below those that the system gives to outgoing connections. None is given out twice, so
-/// that a node which is down keeps its port.
+/// Returns ports on which no process listens, below the range that the system uses for outgoing connections. No port is
+/// returned twice, so that a node that is down keeps its port.
 pub fn free_ports(count: usize) -> Vec<u16> {
     const PORTS: u32 = 12_000;
     static NEXT: AtomicU32 = AtomicU32::new(0);

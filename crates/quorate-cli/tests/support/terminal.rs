@@ -16,11 +16,11 @@ pub const CTRL_C: &str = "\x03";
 pub const CTRL_D: &str = "\x04";
 pub const UP: &str = "\x1b[A";
 
-/// A person at a terminal: types, and waits for what they see.
+/// A user at a terminal, who types and waits for text on the screen.
 pub struct Terminal {
     keyboard: File,
     screen: Arc<Mutex<Vec<u8>>>,
-    /// Up to where the screen was read.
+    /// How many bytes of the screen were read.
     seen: usize,
     process: Child,
 }
@@ -53,19 +53,19 @@ impl Terminal {
         terminal
     }
 
-    /// Types.
+    /// Types a text.
     pub fn types(&mut self, text: &str) {
         self.keyboard.write_all(text.as_bytes()).unwrap();
     }
 
-    /// Types a line and waits for what it brings, and then for the prompt.
+    /// Types a line and waits for the expected output, and then for the prompt.
     pub fn runs(&mut self, line: &str, expected: &str) -> String {
         self.types(&format!("{line}\r"));
         let seen = self.wait_for(expected);
         seen + &self.wait_for("> ")
     }
 
-    /// Waits until this is seen, and gives all up to it. What was seen before does not count.
+    /// Waits until a text appears, and returns everything up to it. Text that was already read does not count.
     pub fn wait_for(&mut self, expected: &str) -> String {
         let mut found = None;
         wait_until(&format!("{expected:?} on the screen: {:?}", self.rest()), || {
@@ -102,7 +102,7 @@ impl Drop for Terminal {
     }
 }
 
-/// Keeps what comes to the screen; gives back the keyboard.
+/// Collects what appears on the screen, and returns the keyboard.
 fn watch(master: OwnedFd, screen: &Arc<Mutex<Vec<u8>>>) -> File {
     let keyboard = File::from(master);
     let (mut source, screen) = (keyboard.try_clone().unwrap(), Arc::clone(screen));

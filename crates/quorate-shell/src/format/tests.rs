@@ -51,7 +51,7 @@ fn lines_have_one_value_each() {
 }
 
 #[test]
-fn csv_and_tsv_have_a_header_and_tell_null_from_an_empty_text() {
+fn csv_and_tsv_distinguish_null_from_empty_text() {
     let blob = "07".repeat(40);
     let expected = format!(
         "id,name,x,data\n1,Ada,2.5,X'00FF'\n-20,\"a \"\"b\"\",\nc\",Inf,\n3,\"\",1e300,X''\n4,NULL,,X'{blob}'\n"
