@@ -1,4 +1,4 @@
-//! Prints the result of a command to standard output.
+//! Prints the results of commands to standard output.
 
 use std::io::Write as _;
 

@@ -240,7 +240,7 @@ fn a_sqlite_table_is_imported_unchanged() {
     assert!(schema.contains("id\"\" INTEGER PRIMARY KEY") && !schema.contains("twice"), "{schema}");
 
     let error = failed(&case.import("old.db", "missing", &[]));
-    assert!(error.contains("no table missing; name one by --source-table"), "{error}");
+    assert!(error.contains("no table missing; name one with --source-table"), "{error}");
     succeeded(&case.import("old.db", "copy", &["--source-table", "KEYED"]));
     assert_eq!(case.rows("SELECT * FROM copy ORDER BY c"), ["x,2,1", "y,1,2"]);
     let key = "SELECT group_concat(name, ',' ORDER BY pk) FROM pragma_table_info('copy') WHERE pk > 0";
@@ -368,7 +368,7 @@ fn a_file_that_has_changed_is_refused() {
     case.file("a.csv", &mended);
     let error = failed(&case.import("a.csv", "t", &[]));
     assert!(error.contains("has changed since an import of it into t was interrupted"), "{error}");
-    assert!(error.contains("--restart begins anew, and drops the table that it made"), "{error}");
+    assert!(error.contains("--restart starts over, and drops the table that it created"), "{error}");
     succeeded(&case.import("a.csv", "t", &["--restart"]));
     assert_eq!(case.rows(SUM), [format!("\"{}\"", sum_of(501))]);
 

@@ -37,7 +37,7 @@ fn the_prompt_edits_completes_and_keeps_history() {
     terminal.runs(".tab\t", "animals");
     terminal.runs("BEGIN;", "COMMIT sends them as one");
     terminal.runs("INSERT INTO animals VALUES ('x');", "quorate*");
-    terminal.runs("ROLLBACK;", "1 statement forgotten");
+    terminal.runs("ROLLBACK;", "1 statement discarded");
     terminal.runs("SELECT wrong;", "error: no such column: wrong");
     terminal.runs("SELECT * FROM anmials;", "hint: did you mean animals?");
     terminal.runs("SELECT * FROM elsewhere;", "hint: .tables lists the tables");

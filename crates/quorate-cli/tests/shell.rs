@@ -85,7 +85,7 @@ fn a_transaction_is_done_whole_or_not_at_all() {
         CREATE TRIGGER tr AFTER INSERT ON t BEGIN UPDATE t SET b = 'y'; END;
         INSERT INTO t (a) VALUES (2) RETURNING a; COMMIT;";
     let printed = succeeded(&dev.sql(&[], done));
-    assert!(printed.contains("BEGIN: statements are gathered"), "{printed}");
+    assert!(printed.contains("BEGIN: statements are collected"), "{printed}");
     assert!(printed.ends_with("a\n─\n2\n(1 row)\n"), "{printed}");
     assert_eq!(dev.value(None, "SELECT group_concat(a || b) FROM t"), "\"1y,2y\"");
 

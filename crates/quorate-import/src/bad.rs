@@ -1,7 +1,7 @@
 //! The file of bad lines: for each of them its number, the reason, and its beginning, separated by tabs.
 //!
-//! Each run writes it anew. A run that goes on after an interruption reports the bad lines of the earlier run again, so
-//! the file is complete when the import is.
+//! Each run writes a new file. A run that continues an interrupted import reports the bad lines of the earlier run
+//! again, so the file is complete when the import is.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write as _};
@@ -52,7 +52,7 @@ impl BadFile {
         let first = lines.first().map_or(String::new(), |bad| format!(" (line {}: {})", bad.line, bad.reason));
         let (path, count) = (self.path.display(), self.count);
         let stop = if self.max == 0 { "a line is bad".to_owned() } else { format!("{count} lines are bad") };
-        Err(Error::TooManyBadLines(format!("{stop}{first}: see {path}; --max-bad says how many may be")))
+        Err(Error::TooManyBadLines(format!("{stop}{first}: see {path}; --max-bad allows more")))
     }
 
     fn write(&mut self, lines: &[BadLine]) -> io::Result<()> {

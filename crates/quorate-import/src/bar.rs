@@ -40,7 +40,7 @@ impl Bar {
     /// Redraws the line.
     pub fn draw(&self, state: State) {
         if self.shown {
-            // An import goes on without its terminal.
+            // Ignore errors: an import continues without its terminal.
             let _ = write!(std::io::stderr(), "\r\x1b[K{}", line(state, self.before, self.total, self.begun.elapsed()));
         }
     }

@@ -1,6 +1,6 @@
 //! Chunks: groups of rows that are each written as one atomic entry.
 //!
-//! Invariant: where a chunk ends depends only on the rows and on the configured size. An import that goes on after an
+//! Invariant: where a chunk ends depends only on the rows and on the configured size. An import that continues after an
 //! interruption therefore makes the same chunks again.
 
 use std::mem;

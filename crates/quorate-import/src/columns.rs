@@ -115,7 +115,7 @@ pub async fn of_table(sql: &Sql, table: &str) -> Result<Option<Vec<Column>>> {
     // Generated columns (2 and 3) take no values, and hidden ones (1) are arguments of virtual tables.
     let query = "SELECT name, type, pk FROM pragma_table_xinfo(?) WHERE hidden = 0 ORDER BY cid";
     let rows: Vec<(String, String, i64)> =
-        sql.query_as(query, (table,)).await.context(|| format!("cannot look at the table {table}"))?;
+        sql.query_as(query, (table,)).await.context(|| format!("cannot read the columns of the table {table}"))?;
     let columns: Vec<Column> = rows.into_iter().map(|(name, declared, key)| Column { name, declared, key }).collect();
     Ok(Some(columns).filter(|columns| !columns.is_empty()))
 }
@@ -139,11 +139,11 @@ pub fn find<'a>(table: &str, columns: &'a [Column], name: &str) -> Result<&'a Co
 pub fn check_names(names: &[String]) -> Result<()> {
     for (number, name) in names.iter().enumerate() {
         if name.is_empty() {
-            let text = format!("field {} has no name in the header; name all by --columns", number.saturating_add(1));
+            let text = format!("field {} has no name in the header; name all with --columns", number.saturating_add(1));
             return Err(Error::Options(text));
         }
         if names.iter().take(number).any(|earlier| earlier.eq_ignore_ascii_case(name)) {
-            return Err(Error::Options(format!("two columns are named {name:?}; name all by --columns")));
+            return Err(Error::Options(format!("two columns are named {name:?}; name all with --columns")));
         }
     }
     Ok(())

@@ -14,7 +14,7 @@ use crate::window::{RECORD_BYTES_MAX, Window};
 /// The reason for refusing a record longer than [`RECORD_BYTES_MAX`].
 const TOO_LARGE: &str = "larger than a record may be, 16 MiB";
 
-/// The bytes with which a file may begin to say that it is UTF-8.
+/// The byte order mark of UTF-8, with which a file may begin.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// The extent of a field in its record, without its quotes.
@@ -132,7 +132,7 @@ impl Csv {
                     }
                 }
                 Found::AfterQuote => {
-                    return self.skip_line("something stands between a closing quote and the next field");
+                    return self.skip_line("text between a closing quote and the next delimiter");
                 }
                 Found::More if self.window.is_full() => return self.skip_line(TOO_LARGE),
                 Found::More if self.window.is_ended() => {
@@ -143,7 +143,7 @@ impl Csv {
         }
     }
 
-    /// Reports the line as bad and goes on with the next one, since the end of the record is unknown.
+    /// Reports the line as bad and continues with the next one, since the end of the record is unknown.
     fn skip_line(&mut self, reason: &str) -> io::Result<Read> {
         let line = self.line;
         let first = self.window.rest().split(|byte| *byte == b'\n').next().unwrap_or_default();

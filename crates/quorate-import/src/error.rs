@@ -5,7 +5,7 @@ use std::io;
 /// The result of an import or of a part of one.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why an import failed. Nothing that was written is undone: the same import, run again, goes on where it stopped.
+/// Why an import failed. Nothing that was written is undone: the same import, run again, continues where it stopped.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -21,7 +21,7 @@ pub enum Error {
     /// The table refuses rows.
     #[error("{0}")]
     Refused(String),
-    /// An interrupted import of the same file can't go on: the file, the table or the options have changed.
+    /// An interrupted import of the same file can't continue: the file, the table or the options have changed.
     #[error("{0}")]
     Changed(String),
     /// Another process imports the same file.
@@ -60,7 +60,7 @@ pub enum Error {
         source: quorate::Error,
     },
     /// The cluster failed while rows were written.
-    #[error("{0}; run the same command again to go on")]
+    #[error("{0}; run the same command again to continue")]
     Interrupted(#[source] quorate::Error),
     /// Rows were sent, and it is not known whether they were written.
     #[error("{0}")]
@@ -86,9 +86,9 @@ impl Error {
     }
 }
 
-/// An error of another crate, which becomes an [`Error`] once it is said what could not be done.
+/// An error of another crate, which becomes an [`Error`] when context is added.
 pub trait Cause: Sized {
-    /// The error with what could not be done.
+    /// Adds what could not be done.
     fn during(self, what: String) -> Error;
 }
 
@@ -116,7 +116,7 @@ impl Cause for quorate::Error {
     }
 }
 
-/// Says what could not be done because of an error.
+/// Adds context to an error.
 pub trait Context<T> {
     /// Puts `what` and a colon before the error.
     fn context<W: Into<String>>(self, what: impl FnOnce() -> W) -> Result<T>;

@@ -1,4 +1,4 @@
-//! How a file is recognised when an interrupted import of it goes on.
+//! How a file is recognised when an interrupted import of it continues.
 //!
 //! The size and the bytes at the beginning and the end identify a file well enough to refuse another one at once. The
 //! hash of each chunk checks the part between.

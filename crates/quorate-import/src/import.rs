@@ -28,7 +28,7 @@ const DRAW_EVERY: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 ///
-/// See [`Error`]. Nothing that was written is undone: the same import, run again, goes on.
+/// See [`Error`]. Nothing that was written is undone: the same import, run again, continues.
 pub async fn run(sql: &Sql, options: &Options, out: &mut (dyn Write + Send)) -> Result<Summary> {
     options.check()?;
     Import { sql, options, begun: Instant::now() }.run(out).await
@@ -50,8 +50,8 @@ struct Plan {
     insert: String,
 }
 
-/// The options that decide where chunks end and what they hold, as the record of an import keeps them. An import goes
-/// on only under the same ones, so the names of the formats and of the actions on conflicts must stay.
+/// The options that determine where chunks end and what they hold, as the record of an import keeps them. An import
+/// continues only with the same options, so the names of the formats and of the actions on conflicts must not change.
 #[derive(Serialize)]
 struct Kept<'a> {
     format: String,
@@ -87,7 +87,7 @@ impl Import<'_> {
             }
             None => {
                 if let Some(create) = &plan.create {
-                    self.sql.execute(create.clone(), ()).await.context(|| "cannot make the table")?;
+                    self.sql.execute(create.clone(), ()).await.context(|| "cannot create the table")?;
                 }
                 None
             }
@@ -132,7 +132,7 @@ impl Import<'_> {
                 if there.len() != source.fields.len() {
                     let (has, given) = (there.len(), source.fields.len());
                     let text =
-                        format!("{table} has {has} columns, the lines have {given} fields; name them by --columns");
+                        format!("{table} has {has} columns, the lines have {given} fields; name them with --columns");
                     return Err(Error::Options(text));
                 }
                 Ok(there.iter().cloned().map(Some).collect())
@@ -197,12 +197,12 @@ impl Import<'_> {
             batch_kib: options.batch_kib,
             columns: columns.iter().map(|column| column.name.as_str()).collect(),
         };
-        serde_json::to_string(&kept).context(|| "cannot keep the options")
+        serde_json::to_string(&kept).context(|| "cannot encode the options")
     }
 }
 
 fn print(out: &mut (dyn Write + Send), text: &str) -> Result<()> {
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context(|| "cannot write the answer")
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context(|| "cannot write to standard output")
 }
 
 /// The format of the file: from the options, or else from its beginning or its name.

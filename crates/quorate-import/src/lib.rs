@@ -24,7 +24,7 @@
 //! # Invariants
 //!
 //! - However often an import is interrupted and run again, each row of the file is inserted once.
-//! - No bytes of a file make a reader panic: a line that is no row is reported, and the next line is read.
+//! - No bytes of a file make a reader panic: a bad line is reported, and the next line is read.
 //! - Memory is bounded, whatever the size of the file: one record, one sample, and a few chunks.
 
 #![forbid(unsafe_code)]

@@ -8,7 +8,7 @@ const SHOWN_BYTES_MAX: usize = 4 << 10;
 pub enum Read {
     /// A row, from the line with this number.
     Row(u64),
-    /// A line that is no row. The values that it left in the row must be dropped.
+    /// A bad line. The values that it left in the row must be dropped.
     Bad(BadLine),
     /// The end of the source.
     End,

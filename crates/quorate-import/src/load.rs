@@ -93,7 +93,7 @@ impl<'a> Loader<'a> {
                     let line = chunk.lines.first().copied().unwrap_or_default();
                     return Err(Error::Refused(format!(
                         "more than {LEFT_OUT_MAX} rows from line {line} on can't be inserted, as with: {reason}; \
-                        --on-conflict ignore or replace goes on"
+                        --on-conflict ignore or replace continues despite them"
                     )));
                 }
                 Err(Refused::Done) => return self.written_elsewhere(chunk, hash).await,
@@ -139,7 +139,7 @@ impl<'a> Loader<'a> {
 
 /// The error for an import whose record is gone.
 fn taken_over() -> Error {
-    Error::Concurrent("another process has completed this import, or begun it anew; look at the table".to_owned())
+    Error::Concurrent("another process has completed this import, or started it over; check the table".to_owned())
 }
 
 fn earlier(chunk: Chunk, hash: i64, done: &Done) -> Result<Written> {
@@ -149,7 +149,7 @@ fn earlier(chunk: Chunk, hash: i64, done: &Done) -> Result<Written> {
     let line = chunk.lines.first().copied().unwrap_or_default();
     Err(Error::Changed(format!(
         "the file, or the table's columns, have changed since an earlier run imported what begins at line {line}; \
-        --restart begins anew"
+        --restart starts over"
     )))
 }
 

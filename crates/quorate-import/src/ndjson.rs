@@ -134,10 +134,10 @@ fn fill(
             if only_these {
                 continue;
             }
-            return Err(format!("the table has no column {key:?}; add it, or name the keys to take by --columns"));
+            return Err(format!("the table has no column {key:?}; add it, or name the keys to import with --columns"));
         };
         if place.replace(value).is_some() {
-            return Err(format!("the key {key:?} is there twice"));
+            return Err(format!("the key {key:?} occurs twice"));
         }
     }
     values.iter().zip(rules).try_for_each(|(value, rule)| match value {
@@ -177,7 +177,7 @@ impl<'a> Members<'a> {
         let text = text.map_err(|error| format!("not UTF-8 at byte {}", error.valid_up_to().saturating_add(1)))?;
         let mut json = serde_json::Deserializer::from_str(text.trim_start_matches('\u{feff}'));
         let members = (&mut json).deserialize_map(MembersVisitor).and_then(|members| json.end().map(|()| members));
-        members.map_err(|error| format!("no object of JSON: {error}"))
+        members.map_err(|error| format!("not a JSON object: {error}"))
     }
 }
 

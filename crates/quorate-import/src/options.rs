@@ -37,8 +37,8 @@ pub struct Options {
     pub max_bad: u64,
     /// KiB of packed rows that are written together, from 1 to [`Options::BATCH_KIB_MAX`].
     pub batch_kib: u32,
-    /// Whether to forget that an earlier import of this file was interrupted, and to begin anew. A table that the
-    /// earlier one created is dropped; rows that it put into a table that existed before stay.
+    /// Whether to start over instead of continuing an interrupted import of this file. A table that the earlier import
+    /// created is dropped; rows that it added to an existing table stay.
     pub restart: bool,
     /// Whether to print the CREATE TABLE and the INSERT, and to write nothing.
     pub dry_run: bool,
@@ -149,11 +149,11 @@ impl OnConflict {
 ///
 /// # Errors
 ///
-/// A message for the user, if it can't stand between fields.
+/// A message for the user, if it can't be a delimiter.
 pub fn delimiter(text: &str) -> Result<u8, String> {
     match text.as_bytes() {
         b"\\t" => Ok(b'\t'),
-        [b'"' | b'\n' | b'\r'] => Err("a quote or a line break can't stand between fields".to_owned()),
+        [b'"' | b'\n' | b'\r'] => Err("a quote or a line break can't be a delimiter".to_owned()),
         [byte] if byte.is_ascii() => Ok(*byte),
         _ => Err("it takes one ASCII character, or \\t".to_owned()),
     }

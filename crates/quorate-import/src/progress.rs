@@ -3,8 +3,8 @@
 //! `quorate_imports` has a row for each import that is not complete, `quorate_import_chunks` has one for each chunk
 //! that is written. The entry that inserts a chunk's rows first inserts the row of the chunk. So a chunk is written
 //! whole or not at all, and never twice, even if it is sent again or another process imports the same file. It is not
-//! written at all once its import is complete or begun anew, because the row of `quorate_imports` that it refers to is
-//! gone.
+//! written at all once its import is complete or was started over, because the row of `quorate_imports` that it refers
+//! to is gone.
 //!
 //! A complete import deletes its rows, and the last one drops the tables. Until then the same import can be run again
 //! and writes only what is missing, even if that is nothing.
@@ -102,7 +102,7 @@ impl Progress {
         Ok(look(sql, target, identity).await?.filter(|found| found.digest == identity.digest).map(Self::of))
     }
 
-    /// Goes on with the interrupted import, or begins one.
+    /// Continues the interrupted import, or begins one.
     pub async fn begin(sql: &Sql, begin: &Begin<'_>) -> Result<Self> {
         for _ in 0..ATTEMPTS_MAX {
             if let Some(found) = look(sql, begin.target, begin.identity).await? {
@@ -136,7 +136,9 @@ impl Progress {
             let drop =
                 found.made_table.then(|| (format!("DROP TABLE IF EXISTS {}", columns::quoted(target)), params![]));
             let steps = [Some((FORGET.to_owned(), params![found.id])), drop];
-            sql.batch(steps.into_iter().flatten()).await.context(|| "cannot forget the earlier import")?;
+            sql.batch(steps.into_iter().flatten())
+                .await
+                .context(|| "cannot delete the record of the earlier import")?;
         }
         Ok(())
     }
@@ -195,7 +197,7 @@ async fn check(sql: &Sql, found: &Found, begin: &Begin<'_>) -> Result<()> {
         format!("{source} has changed since an import of it into {target} was interrupted")
     } else if found.plan != *plan {
         format!(
-            "an import of {source} into {target} was interrupted that had other options; use the same to go on\n  \
+            "the interrupted import of {source} into {target} had other options; use the same ones to continue\n  \
             then: {}\n  now:  {plan}",
             found.plan
         )
@@ -204,8 +206,8 @@ async fn check(sql: &Sql, found: &Found, begin: &Begin<'_>) -> Result<()> {
     } else {
         return Ok(());
     };
-    let rows = if found.made_table { "drops the table that it made" } else { "leaves the rows that are there" };
-    Err(Error::Changed(format!("{why}; --restart begins anew, and {rows}")))
+    let rows = if found.made_table { "drops the table that it created" } else { "keeps the rows that are there" };
+    Err(Error::Changed(format!("{why}; --restart starts over, and {rows}")))
 }
 
 async fn chunks(sql: &Sql, id: i64) -> Result<BTreeMap<u64, Done>> {
@@ -221,7 +223,7 @@ async fn chunks(sql: &Sql, id: i64) -> Result<BTreeMap<u64, Done>> {
 }
 
 async fn page(sql: &Sql, id: i64, from: u64) -> Result<Vec<(u64, Done)>> {
-    let reading = || "cannot read how far the import is";
+    let reading = || "cannot read the progress of the import";
     let rows: Vec<(i64, i64, i64, String)> = sql.query_as(PAGE, (id, from.cast_signed())).await.context(reading)?;
     let read = |(chunk, hash, rows, left_out): (i64, i64, i64, String)| {
         let left_out = serde_json::from_str(&left_out).context(|| "a row of quorate_import_chunks")?;

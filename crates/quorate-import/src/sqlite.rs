@@ -56,7 +56,7 @@ fn find(connection: &Connection, options: &Options) -> rusqlite::Result<Result<(
         found => found,
     };
     let Some((name, kind, without_rowid)) = found else {
-        let text = format!("{} has no table {wanted}; name one by --source-table", options.file.display());
+        let text = format!("{} has no table {wanted}; name one with --source-table", options.file.display());
         return Ok(Err(Error::Options(text)));
     };
     // Tables without rowids are read in the order of their keys, views in the order that their query gives.

@@ -9,7 +9,7 @@ use quorate::{
 
 use crate::error::{Error, Result};
 
-/// How long nodes may take to let this client in.
+/// How long nodes may take to accept this client.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// The default limit of a statement, changes of the leader included.
 const STATEMENT_MAX: Duration = Duration::from_secs(60);
@@ -18,7 +18,7 @@ const WHOLE_ROWS_MAX: usize = 50_000;
 /// Bytes of such a result.
 const WHOLE_BYTES_MAX: usize = 4 << 20;
 
-/// What a read promises.
+/// The guarantee of a read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Level {
     /// What the node that answers has applied.

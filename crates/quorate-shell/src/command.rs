@@ -81,33 +81,33 @@ const fn spec(
 /// All commands, by their names.
 #[rustfmt::skip]
 pub const COMMANDS: &[Spec] = &[
-    spec(".dump", "[TABLE..]", "all, or these tables, as SQL that sqlite3 reads",
-        "Everything is of one position. TABLE may be a LIKE pattern.\n.output FILE before it sends it to a file.",
+    spec(".dump", "[TABLE..]", "print all, or these tables, as SQL for sqlite3",
+        "The dump shows one position. TABLE may be a LIKE pattern.\n.output FILE before it sends it to a file.",
         Takes::Tables),
     spec(".eqp", "on|off", "show the plan before each query", "", Takes::Switch),
     spec(".exit", "", "leave, as .quit and Ctrl-D do", "", Takes::Nothing),
     spec(".expanded", "[on|off]", "print each row as lines, or as before",
-        "Without on or off it changes from the one to the other, as \\x does.", Takes::Switch),
+        "Without on or off it switches between the two, as \\x does.", Takes::Switch),
     spec(".explain", "QUERY", "the plan of a query, as a tree", "", Takes::Query),
     spec(".headers", "on|off", "print the names of the columns", "", Takes::Switch),
-    spec(".help", "[COMMAND]", "this, or more of one command", "", Takes::Command),
+    spec(".help", "[COMMAND]", "this list, or more about one command", "", Takes::Command),
     spec(".import", "FILE TABLE", "load a file into a table", "", Takes::FileAndTable),
     spec(".indexes", "[TABLE]", "the indexes, or those of one table", "TABLE may be a LIKE pattern.", Takes::Tables),
-    spec(".level", "local|linearizable", "what reads promise",
-        "local: what the node that answers has applied.\nlinearizable: all that was acknowledged before.",
+    spec(".level", "local|linearizable", "the guarantee of reads",
+        "local: what the node that answers has applied.\nlinearizable: everything that was acknowledged before.",
         Takes::Level),
     spec(".mode", "MODE", "how results are printed", "", Takes::Mode),
-    spec(".nullvalue", "TEXT", "what stands for NULL", "", Takes::Nothing),
+    spec(".nullvalue", "TEXT", "the text for NULL", "", Takes::Nothing),
     spec(".output", "FILE|off", "send results to a file, or to the terminal again", "", Takes::File),
     spec(".quit", "", "leave, as .exit and Ctrl-D do", "", Takes::Nothing),
-    spec(".read", "FILE", "run what a file holds, up to the first error", "", Takes::File),
-    spec(".schema", "[TABLE]", "how all, or one of them, were made", "TABLE may be a LIKE pattern.", Takes::Tables),
+    spec(".read", "FILE", "run a file, up to the first error", "", Takes::File),
+    spec(".schema", "[TABLE]", "the statements that created all, or one", "TABLE may be a LIKE pattern.", Takes::Tables),
     spec(".show", "", "all settings", "", Takes::Nothing),
-    spec(".status", "", "how the members of the cluster do", "", Takes::Nothing),
-    spec(".tables", "[PATTERN]", "the tables and views", "PATTERN is one of LIKE: %user% finds users.", Takes::Tables),
+    spec(".status", "", "the status of the members", "", Takes::Nothing),
+    spec(".tables", "[PATTERN]", "the tables and views", "A LIKE pattern: %user% finds users.", Takes::Tables),
     spec(".timer", "on|off", "print how long each statement takes", "", Takes::Switch),
-    spec(".width", "[N..]", "widths of a table's columns; 0 for what they need",
-        "A width below 0 aligns to the right. Without numbers all are as they need.", Takes::Nothing),
+    spec(".width", "[N..]", "the widths of columns; 0 for as wide as needed",
+        "A negative width aligns to the right. Without numbers all are as wide as needed.", Takes::Nothing),
 ];
 
 /// The commands of psql, each with the one that it stands for.
@@ -229,7 +229,7 @@ fn width(word: &str) -> Result<i16, String> {
     word.parse().map_err(|_| format!("a width is a whole number of at most {}, not {word}", i16::MAX))
 }
 
-/// The words of a line; quotes hold them together.
+/// Splits a line into words; quotes keep words together.
 fn words(line: &str) -> Result<Vec<String>, String> {
     let (mut words, mut chars) = (Vec::new(), line.chars().peekable());
     while let Some(c) = chars.next() {
@@ -267,7 +267,7 @@ pub fn help(of: Option<&Spec>) -> String {
         let lines: String = COMMANDS.iter().map(|spec| format!("{:width$}  {}\n", left(spec), spec.does)).collect();
         return format!(
             "A statement ends with a semicolon and may take several lines. Tab completes names.\n\
-             Ctrl-C ends a query, or drops what was typed. BEGIN gathers statements until COMMIT.\n\n{lines}"
+             Ctrl-C ends a query, or discards what was typed. BEGIN collects statements until COMMIT.\n\n{lines}"
         );
     };
     let mut text = format!("{} {}\n  {}\n", spec.name, spec.takes, spec.does);

@@ -41,7 +41,7 @@ impl Shell {
             Err(error) => {
                 dump.out.put("ROLLBACK; -- this dump is not complete\n")?;
                 dump.out.flush()?;
-                let hint = "the dump is not complete; try again when less is written, or a table at a time";
+                let hint = "the dump is not complete; try again when less is written, or dump one table at a time";
                 Err(error.within(hint))
             }
         }
@@ -96,7 +96,7 @@ impl Dump<'_> {
                 let values: Vec<String> = row.values().iter().map(marked).collect();
                 self.out.put(&format!("{head}{});\n", values.join(",")))?;
             }
-            // Lets Ctrl-C in even if the next rows are always there.
+            // Yields, so that Ctrl-C works even if the next rows are always there.
             tokio::task::yield_now().await;
         }
         Ok(())
@@ -148,7 +148,7 @@ impl Dump<'_> {
         Ok(())
     }
 
-    /// Statistics are computed anew, since a cluster lets only ANALYZE write them.
+    /// Has the statistics computed again, since a cluster lets only ANALYZE write them.
     async fn statistics(&mut self) -> Result<()> {
         if !self.schema.has("sqlite_stat1") {
             return Ok(());

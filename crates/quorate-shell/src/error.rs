@@ -9,7 +9,7 @@ use crate::format::visible;
 /// The result of a statement or a command.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a statement or a command failed, as a message for the person at the terminal.
+/// Why a statement or a command failed, as a message for the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -76,7 +76,7 @@ impl From<quorate_import::Error> for Error {
     }
 }
 
-/// Says what could not be done because of an error.
+/// Adds context to an error.
 pub(crate) trait Context<T> {
     /// Puts `what` and a colon before the error.
     fn context<W: Into<String>>(self, what: impl FnOnce() -> W) -> Result<T>;

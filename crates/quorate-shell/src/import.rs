@@ -8,8 +8,8 @@ use crate::client::Connection;
 use crate::error::{Error, Result};
 use crate::output::Stdout;
 
-/// Loads a file into a table over a connection of its own, and prints the summary. An import that was cancelled goes on
-/// when it is run again.
+/// Loads a file into a table over a connection of its own, and prints the summary. An import that was cancelled
+/// continues when it is run again.
 pub async fn run(client: &Connection, file: &Path, table: &str) -> Result<()> {
     let options = Options::new(file, table);
     if options.is_stdin() {
@@ -20,7 +20,7 @@ pub async fn run(client: &Connection, file: &Path, table: &str) -> Result<()> {
     client.close().await;
     match imported?.bad {
         0 => Ok(()),
-        1 => Err(Error::new(format!(".import: a bad line of {} was left out", file.display()))),
-        bad => Err(Error::new(format!(".import: {bad} bad lines of {} were left out", file.display()))),
+        1 => Err(Error::new(format!(".import: a bad line of {} was skipped", file.display()))),
+        bad => Err(Error::new(format!(".import: {bad} bad lines of {} were skipped", file.display()))),
     }
 }

@@ -28,7 +28,7 @@
 #![allow(
     clippy::disallowed_methods,
     clippy::print_stderr,
-    reason = "part of a binary: it belongs to the machine, not to the simulated world"
+    reason = "part of a binary, which runs on the real machine, never in the simulator"
 )]
 
 mod catalog;

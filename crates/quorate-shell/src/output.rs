@@ -33,7 +33,7 @@ fn end_if_closed<T>(outcome: io::Result<T>) -> io::Result<T> {
 
 /// Prints a text on the standard output.
 pub fn print(text: &str) -> Result<()> {
-    Stdout.write_all(text.as_bytes()).and_then(|()| Stdout.flush()).context(|| "cannot write the answer")
+    Stdout.write_all(text.as_bytes()).and_then(|()| Stdout.flush()).context(|| "cannot write to standard output")
 }
 
 /// Where the results of a shell go.

@@ -1,4 +1,5 @@
-//! The prompt: lines with a history, completion by Tab, and Ctrl-C, which cancels what runs and not the shell.
+//! The prompt: lines with a history, completion by Tab, and Ctrl-C, which cancels the running statement but not the
+//! shell.
 
 use std::path::PathBuf;
 

@@ -12,7 +12,7 @@ use crate::script::Place;
 use crate::shell::{Shell, placed};
 use crate::transaction::Transaction;
 
-const BEGUN: &str = "BEGIN: statements are gathered; COMMIT sends them as one, ROLLBACK forgets them\n";
+const BEGUN: &str = "BEGIN: statements are collected; COMMIT sends them as one, ROLLBACK discards them\n";
 
 /// A result that is being printed.
 enum Shown {
@@ -29,19 +29,19 @@ impl Shell {
                 self.transaction = Some(Transaction::begin(place.cloned()));
                 self.remark(BEGUN)
             }
-            (Kind::Begin, true) => Err(Error::new("a transaction was begun already; COMMIT or ROLLBACK comes next")),
-            (Kind::Commit | Kind::Rollback, false) => Err(Error::new("no transaction was begun; BEGIN begins one")),
+            (Kind::Begin, true) => Err(Error::new("a transaction was begun already; COMMIT or ROLLBACK it first")),
+            (Kind::Commit | Kind::Rollback, false) => Err(Error::new("no transaction was begun; BEGIN starts one")),
             (Kind::Commit, true) => self.commit().await,
             (Kind::Rollback, true) => {
                 let count = self.transaction.take().map_or(0, |transaction| transaction.len());
                 let statements = plural(count.try_into().unwrap_or(u64::MAX), "statement");
-                self.remark(&format!("ROLLBACK: {count} {statements} forgotten\n"))
+                self.remark(&format!("ROLLBACK: {count} {statements} discarded\n"))
             }
             (Kind::Savepoint, _) => {
                 Err(Error::new("savepoints are not supported: a transaction is done whole, or not at all"))
             }
             (Kind::ForeignKeys, _) => {
-                eprintln!("note: PRAGMA foreign_keys is left out: foreign keys are always enforced here");
+                eprintln!("note: PRAGMA foreign_keys is skipped: foreign keys are always enforced here");
                 Ok(())
             }
             (kind, true) => self.gather(kind, statement, place),
@@ -59,7 +59,7 @@ impl Shell {
     fn gather(&mut self, kind: Kind, statement: &str, place: Option<&Place>) -> Result<()> {
         if matches!(kind, Kind::Read | Kind::Explain) {
             let text =
-                "a transaction only gathers writes, it can't read; COMMIT or ROLLBACK first, or read before BEGIN";
+                "a transaction only collects writes, it can't read; COMMIT or ROLLBACK first, or read before BEGIN";
             return Err(Error::new(text));
         }
         match &mut self.transaction {
@@ -136,7 +136,7 @@ impl Shell {
         let mut shown = self.head(kind, rows.columns())?;
         while let Some(piece) = rows.next().await.map_err(|error| self.client.of_query(error))? {
             self.rows(&mut shown, &piece)?;
-            // Lets Ctrl-C in even if the next rows are always there.
+            // Yields, so that Ctrl-C works even if the next rows are always there.
             tokio::task::yield_now().await;
         }
         self.tail(shown)

@@ -153,7 +153,7 @@ impl Script {
         let mut line = Vec::new();
         let read = (&mut self.reader).take(LINE_BYTES_MAX).read_until(b'\n', &mut line);
         if let Err(error) = read {
-            return Err(self.failed(format!("cannot read on: {error}")));
+            return Err(self.failed(format!("cannot continue reading: {error}")));
         }
         if u64::try_from(line.len()).is_ok_and(|len| len == LINE_BYTES_MAX) && !line.ends_with(b"\n") {
             return Err(self.failed(format!("the line has more than {LINE_BYTES_MAX} bytes; break it up")));

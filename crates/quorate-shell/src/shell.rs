@@ -31,9 +31,9 @@ pub type Status = Box<dyn Fn() -> LocalBoxFuture<'static, Result<String>>>;
 pub struct Options {
     /// How results are printed.
     pub mode: Mode,
-    /// What reads promise.
+    /// The guarantee of reads.
     pub level: Level,
-    /// Whether a script goes on after a statement that fails.
+    /// Whether a script continues after a statement that fails.
     pub keep_going: bool,
 }
 
@@ -42,14 +42,14 @@ pub struct Shell {
     pub(crate) client: Connection,
     status: Option<Status>,
     pub(crate) style: Style,
-    /// The mode that `.expanded off` goes back to.
+    /// The mode that `.expanded off` restores.
     compact: Mode,
     pub(crate) level: Level,
     /// Whether each statement's time is printed.
     timer: bool,
     /// Whether the plan is printed before each query.
     pub(crate) plans: bool,
-    /// Whether a script goes on after an error.
+    /// Whether a script continues after an error.
     keep_going: bool,
     pub(crate) output: Output,
     /// Whether this session has a prompt.
@@ -159,7 +159,7 @@ impl Shell {
     /// The message for an item that was dropped while it ran.
     pub(crate) fn cancelled(&mut self) -> &'static str {
         if std::mem::take(&mut self.is_writing) {
-            "cancelled; the write may have been done, or may still be: look before you write it again"
+            "cancelled; the write may have been done, or may still be: check before you write it again"
         } else {
             "cancelled"
         }
@@ -236,7 +236,7 @@ impl Shell {
             ("headers", switch(self.style.headers)),
             ("level", level.to_owned()),
             ("mode", self.style.mode.to_string()),
-            ("nullvalue", self.style.null.clone().unwrap_or_else(|| "as the mode has it".to_owned())),
+            ("nullvalue", self.style.null.clone().unwrap_or_else(|| "the mode's default".to_owned())),
             ("output", self.output.file().map_or("the terminal".to_owned(), |file| file.display().to_string())),
             ("timer", switch(self.timer)),
             ("width", if widths.is_empty() { "as needed".to_owned() } else { widths }),

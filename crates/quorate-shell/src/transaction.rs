@@ -8,7 +8,7 @@ use quorate::limits::{COMMANDS_MAX, PROPOSAL_BYTES_MAX};
 use crate::error::{Error, Result};
 use crate::script::Place;
 
-/// An upper bound of the bytes that a statement takes beside its text.
+/// An upper bound of the bytes that a statement takes in addition to its text.
 const STATEMENT_OVERHEAD: usize = 32;
 
 /// A transaction that was begun.

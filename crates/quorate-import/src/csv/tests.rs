@@ -83,7 +83,7 @@ fn bad_lines_are_reported_and_the_next_ones_read() {
     let expected = [
         (1, good(&["a", "b"])),
         (2, Err("1 fields, not 2")),
-        (3, Err("something stands between a closing quote and the next field")),
+        (3, Err("text between a closing quote and the next delimiter")),
         (4, Err("not UTF-8 at byte 3 of the record")),
         (5, Err("3 fields, not 2")),
         (6, Err("a quoted field that is open at the end of the file")),
