@@ -1,4 +1,4 @@
-//! `quorate doctor`: measures what a node depends on, and says what each figure means for it.
+//! `quorate doctor`: measures what a node depends on, and explains what each figure means for it.
 //!
 //! It is a list of small checks. Each takes plain facts that were gathered before, and returns findings. So a check can
 //! be tested on any machine, and a fact that could not be gathered is a finding; it does not end the list.

@@ -15,7 +15,7 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
     seconds.map(Duration::from_secs_f64).ok_or_else(wrong)
 }
 
-/// The default data directory of `quorate dev`, where the other commands look for a cluster too.
+/// The default data directory: `quorate dev` keeps its cluster there, and the other commands look for one there.
 pub const DATA_DIR: &str = "quorate-data";
 
 /// How to reach a cluster.

@@ -105,7 +105,7 @@ impl Place {
         let others: Vec<&str> = others.into_iter().filter(|name| *name != self.config.name).collect();
         if self.dev.is_none() && !others.is_empty() {
             text.push_str(&format!(
-                "then start {} with empty data directories: move their data away, which belongs to another cluster now\n",
+                "then start {} with empty data directories: move their data away, it is of another cluster now\n",
                 others.join(", ")
             ));
         }

@@ -51,7 +51,7 @@ Examples:
 Segments: the file, its epoch (number and nonce, which tell its frames from those of an earlier use of the file), its
 size, the bytes in use, frames, the sequence of the first one, and the first and last entry of each group in it.
 Groups: `main` holds everything. Purged entries are in the database. A log id is term.node.index.
-Entries: log id, position (segment+offset of the frame), kind, the leader's timestamp, session and sequence, commands.")]
+Entries: log id, place (segment+offset of the frame), kind, the leader's timestamp, session and sequence, commands.")]
     Inspect(InspectArgs),
 }
 

@@ -101,7 +101,7 @@ pub const COMMANDS: &[Spec] = &[
     spec(".output", "FILE|off", "send results to a file, or to the terminal again", "", Takes::File),
     spec(".quit", "", "leave, as .exit and Ctrl-D do", "", Takes::Nothing),
     spec(".read", "FILE", "run a file, up to the first error", "", Takes::File),
-    spec(".schema", "[TABLE]", "the statements that created all, or one", "TABLE may be a LIKE pattern.", Takes::Tables),
+    spec(".schema", "[TABLE]", "the statements that create all, or one", "TABLE may be a LIKE pattern.", Takes::Tables),
     spec(".show", "", "all settings", "", Takes::Nothing),
     spec(".status", "", "the status of the members", "", Takes::Nothing),
     spec(".tables", "[PATTERN]", "the tables and views", "A LIKE pattern: %user% finds users.", Takes::Tables),

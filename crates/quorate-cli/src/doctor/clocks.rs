@@ -51,8 +51,8 @@ fn between(first: &Clock, last: &Clock, count: usize) -> Finding {
     }
     let what =
         format!("at most {} apart (± {}): '{}' is ahead of '{}'", millis(apart), millis(error), last.name, first.name);
-    let stamps = "Statements see the leader's time, which is at most 1 s ahead of the median of the voters' clocks, and \
-                  never goes back.";
+    let stamps = "Statements see the leader's time, which is at most 1 s ahead of the median of the voters' clocks, \
+                  and never goes back.";
     if apart.saturating_sub(error) > AHEAD_MAX {
         let means = format!(
             "{stamps} With clocks this far apart it stands still, or jumps, when leadership moves, and a wrong clock \

@@ -163,8 +163,8 @@ fn check_listed(facts: &Facts, config: &Config) -> Option<Finding> {
         return None;
     }
     let what = format!("the members in the configuration and in the cluster differ: {}", differ.join(", "));
-    let means = "The cluster's own list counts. But a node under a listed name may join with a new data directory, and a \
-                 node finds its cluster only through the members that its configuration lists.";
+    let means = "The cluster's own list counts. But a node under a listed name may join with a new data directory, and \
+                 a node finds its cluster only through the members that its configuration lists.";
     Some(Finding::note("members", what, means))
 }
 

@@ -72,7 +72,7 @@ pub fn check(facts: &Facts) -> Vec<Finding> {
             Finding::note(
                 CHECK,
                 what,
-                "A node creates it at its first start. The checks below are of the place where it will be.",
+                "A node creates it at its first start. The checks below apply to the place where it will be.",
             )
         } else {
             Finding::problem(CHECK, what, "This user can't create it there.")
@@ -84,7 +84,7 @@ pub fn check(facts: &Facts) -> Vec<Finding> {
     let mut findings = Vec::new();
     if owner != facts.user && facts.user == ROOT {
         let what = format!("{path} belongs to user {owner}, but this user is root");
-        findings.push(Finding::note(CHECK, what, "A node that root starts creates files that user can't open."));
+        findings.push(Finding::note(CHECK, what, "A node that root starts creates files that the owner can't open."));
     } else if owner != facts.user {
         let what = format!("{path} belongs to user {owner}, but this user is {}", facts.user);
         findings.push(Finding::problem(CHECK, what, "Run the node as the directory's owner, or change the owner."));
@@ -106,8 +106,8 @@ pub fn check(facts: &Facts) -> Vec<Finding> {
 pub fn check_secret(path: &Path, mode: Option<u32>) -> Vec<Finding> {
     const CHECK: &str = "secret";
     let path = path.display();
-    let means = "Anyone who knows the secret can read and change everything, and run a node: run `chmod 600` on the file, \
-                 and create a new secret if others may have read it.";
+    let means = "Anyone who knows the secret can read and change everything, and run a node. Run `chmod 600` on the \
+                 file, and create a new secret if others may have read it.";
     vec![match mode {
         None => Finding::problem(
             CHECK,

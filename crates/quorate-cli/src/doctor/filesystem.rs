@@ -127,8 +127,8 @@ pub fn check(facts: &Facts) -> Vec<Finding> {
 }
 
 fn remote() -> &'static str {
-    "Locks, shared memory and fsync may not work as on a local disk, and differ between servers and options. Use a local \
-     disk: the other nodes keep the copies."
+    "Locks, shared memory and fsync may not work as on a local disk, and differ between servers and options. Use a \
+     local disk: the other nodes keep the copies."
 }
 
 fn check_cache(cache: &str) -> Finding {
@@ -138,8 +138,8 @@ fn check_cache(cache: &str) -> Finding {
         "write back" => Finding::ok(
             CHECK,
             "the disk has a cache that is lost in a power failure",
-            "fdatasync flushes it, which is part of the time below. If the disk is virtual, make sure that its host does \
-             not ignore flushes.",
+            "fdatasync flushes it, which is part of the time below. If the disk is virtual, make sure that its host \
+             does not ignore flushes.",
         ),
         other => Finding::note(CHECK, format!("the kernel calls it '{other}'"), ""),
     }

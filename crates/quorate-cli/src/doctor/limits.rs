@@ -47,7 +47,7 @@ fn check_files(files: Option<u64>) -> Finding {
         Finding::problem(CHECK, what, means)
     } else if clients < CONNECTIONS {
         let means = format!(
-            "Enough for about {clients} connections; a node accepts {CONNECTIONS}. Raise the limit with `ulimit -n 4096`."
+            "Enough for about {clients} connections; a node accepts {CONNECTIONS}. Raise the limit: `ulimit -n 4096`."
         );
         Finding::note(CHECK, what, means)
     } else {
