@@ -1,9 +1,9 @@
 //! The `quorate` binary: a local cluster to try things out (`dev`), a server (`init`, `serve`), and the commands that
 //! use and manage a cluster. Each command has a module of the same name.
 //!
-//! The binary parses arguments, calls the libraries and prints. An error is printed to standard error, with exit code
-//! 1. Wrong arguments give exit code 2. Exit code 3 means that an import skipped bad lines, or that `sql` can't reach
-//! the cluster.
+//! The binary parses arguments, calls the libraries and prints. Errors are printed to standard error. The exit code of
+//! an error is 1, that of wrong arguments 2; 3 means that an import skipped bad lines, or that `sql` can't reach the
+//! cluster.
 
 #![deny(unsafe_code)]
 #![allow(
