@@ -15,7 +15,7 @@ use syn::parse_macro_input;
 /// type, whatever the order of the columns; other columns are ignored. A tuple struct is read by position, like a
 /// tuple.
 ///
-/// [`FromValue`]: https://docs.rs/quorate/latest/quorate/trait.FromValue.html
+/// [`FromValue`]: https://docs.rs/quorate/latest/quorate/sql/trait.FromValue.html
 ///
 /// On the struct, `#[quorate(...)]` accepts
 ///

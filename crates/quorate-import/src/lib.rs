@@ -9,13 +9,13 @@
 //!
 //! ```no_run
 //! # async fn f() -> Result<(), Box<dyn std::error::Error>> {
-//! use quorate::{ClientConfig, Client, SecretSource};
+//! use quorate::{Client, ClientConfig, SecretSource};
 //! use quorate_import::Options;
 //!
 //! let secret = SecretSource::File("secret".into());
-//! let remote = Client::connect(ClientConfig::new(["10.0.0.1:7001"], secret)).await?;
+//! let client = Client::connect(ClientConfig::new(["10.0.0.1:7001"], secret)).await?;
 //! let options = Options::new("flights.csv", "flights");
-//! let summary = quorate_import::run(&remote, &options, &mut std::io::stdout()).await?;
+//! let summary = quorate_import::run(&client.sql(), &options, &mut std::io::stdout()).await?;
 //! assert_eq!(summary.bad, 0);
 //! # Ok(())
 //! # }

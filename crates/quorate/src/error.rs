@@ -200,8 +200,8 @@ mod tests {
             (
                 Error::Store(StoreFault::Full(why())),
                 true,
-                "this node can't serve: no space left for the database: this is why; free some, the node goes on by \
-                 itself",
+                "this node can't serve: no space left for the database: this is why; free some, and the node \
+                 continues by itself",
             ),
             (
                 Error::Store(StoreFault::Io(why())),

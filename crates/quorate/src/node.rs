@@ -105,19 +105,13 @@ impl Node {
     }
 
     /// Runs [`Node::start`] in another environment, for simulations.
-    ///
-    /// # Errors
-    ///
-    /// Returns the errors of [`Node::start`].
+    #[doc(hidden)]
     pub async fn start_in(env: Env, config: Config) -> Result<Self, StartError> {
         Self::start_with(env, config, SimHooks::default()).await
     }
 
     /// Runs [`Node::start_in`] with parts that a simulation has replaced.
-    ///
-    /// # Errors
-    ///
-    /// Returns the errors of [`Node::start`].
+    #[doc(hidden)]
     pub async fn start_with(env: Env, config: Config, hooks: SimHooks) -> Result<Self, StartError> {
         config.check()?;
         let (started, starting) = oneshot::channel();
@@ -345,7 +339,7 @@ async fn open(env: &Env, config: &Config, hooks: SimHooks) -> Result<Opened, Sta
         tracing::warn!("not every voter has the functions and collations of this node: writes can't use them yet");
         drop(env.spawn(extensions::enable(Arc::downgrade(&gateway))));
     }
-    let own = ClientConfig::pinned(gateway.consensus.local_addr(), SecretSource::Kept);
+    let own = ClientConfig::new([gateway.consensus.local_addr()], SecretSource::Kept);
     let operators = Nodes::new(&env, &own, Role::Admin, secret);
     let (runtime, owner) = Runtime::here(&env);
     Ok((claim, Started { gateway, runtime, operators }, owner))

@@ -91,8 +91,8 @@ impl ClientConfig {
 }
 
 /// A connection to a cluster that runs elsewhere. It finds the leader and follows it, and provides the same handles as
-/// a [`Node`](crate::Node). Cheap to clone. All clones and handles share the connections, which close when the last one
-/// is dropped.
+/// a [`Node`](crate::Node). Cheap to clone. All clones, [`Sql`] and [`Admin`] handles share the connections, which
+/// close when the last of them is dropped.
 ///
 /// ```no_run
 /// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
@@ -157,13 +157,14 @@ impl Client {
     pub async fn connect_in(env: Env, config: ClientConfig) -> Result<Self, ConnectError> {
         let secret = config.resolve(&env)?;
         let (runtime, alive) = start_runtime(&env).await?;
-        let role = if config.read_only { Role::ReadOnly } else { Role::ReadWrite };
+        let (role, admin_role) =
+            if config.read_only { (Role::ReadOnly, Role::ReadOnly) } else { (Role::ReadWrite, Role::Admin) };
         let nodes = Arc::new(Nodes::new(&env, &config, role, secret.clone()));
         let alive = Arc::new(alive);
         let network = Network::new(Arc::clone(&nodes), Arc::clone(&alive));
         let submitter = Submitter::new(runtime.clone(), Box::new(network));
         let sql = Sql::new(Arc::new(submitter), Level::Linearizable, config.deadline);
-        let operators = Arc::new(Nodes::new(&env, &config, Role::Admin, secret));
+        let operators = Arc::new(Nodes::new(&env, &config, admin_role, secret));
         let admin = Admin::new(runtime.clone(), operators, config.deadline, Some(alive));
         let client = Self { sql, admin, runtime, nodes };
         client.status().await?;

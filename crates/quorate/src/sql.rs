@@ -22,7 +22,7 @@ use crate::transaction::Transaction;
 
 pub use quorate_model::{Bulk, Column, PackedRows, Param, RowPacker, Statement, StatementResult};
 pub use quorate_sql::extensions::Aggregator;
-pub use quorate_sql::query::{FromRowOwned, FromValue, RowError, RowRef};
+pub use quorate_sql::query::{FromRowOwned, FromValue, Mismatch, RowError, RowRef};
 
 pub use crate::migrations::{DoneMigration, MigrateError, Migration, MigrationStatus};
 pub use crate::params::{BatchStep, IntoParams, IntoStatement};

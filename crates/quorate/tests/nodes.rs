@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
+use quorate::admin::AdminError;
 use quorate::{Client, ClientConfig, Config, ConnectError, Error, Node, SecretSource, StartError};
 use support::{Single, run, secret};
 use tempfile::TempDir;
@@ -141,6 +142,8 @@ fn a_read_only_client_can_not_write() {
         assert_eq!(remote.sql().query_one::<i64>("SELECT count(*) FROM t", ()).await, Ok(0));
         let written = remote.sql().execute("INSERT INTO t VALUES (1)", ()).await;
         assert!(matches!(written, Err(Error::Forbidden(_))), "{written:?}");
+        let removed = remote.admin().remove("x", false).await;
+        assert!(matches!(removed, Err(AdminError::Forbidden(_))), "{removed:?}");
     });
 }
 
