@@ -100,6 +100,13 @@ pub fn append_canonical_outcome(buffer: &mut Vec<u8>, outcome: &Outcome) {
     outcome.put(&mut Canonical(buffer));
 }
 
+/// The number of the bytes of an outcome in which all nodes must agree.
+pub fn canonical_outcome_len(outcome: &Outcome) -> usize {
+    let mut bytes = Vec::new();
+    append_canonical_outcome(&mut bytes, outcome);
+    bytes.len()
+}
+
 /// Decodes an outcome.
 pub fn decode_outcome(bytes: &Bytes) -> Result<Outcome, DecodeError> {
     decode_strictly(bytes)

@@ -104,7 +104,7 @@ const PRIMARY_KEY: i32 = 1555;
 const UNIQUE: i32 = 2067;
 const ROWID: i32 = 2579;
 
-/// Why a proposal failed and changed nothing.
+/// Why a proposal, or one command of a pipeline, failed and changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The kind.

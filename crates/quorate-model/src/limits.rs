@@ -33,9 +33,12 @@ pub const READ_CHECKS_MAX: usize = 16_384;
 /// The most bytes of an encoded proposal.
 pub const PROPOSAL_BYTES_MAX: usize = 32 << 20;
 
-/// The most bytes of the rows that all commands of one proposal return; a proposal that returns more fails with
-/// [`FailureKind::TooBig`].
+/// Bytes of the rows that all commands of one proposal return. A command that returns more fails with
+/// [`FailureKind::TooBig`]. In a pipeline the rows of a command that fails count too.
 pub const RETURNED_BYTES_MAX: usize = 16 << 20;
+
+/// The most bytes of the texts of all failures of one pipeline. The failures after that have no text of their own.
+pub const FAILURE_TEXTS_BYTES_MAX: usize = 64 << 10;
 
 /// The steps of SQLite's virtual machine that one proposal may take by default: about 0.2 s of work on a fast core, and
 /// one second on a core that executes 25 million steps per second.

@@ -2,7 +2,8 @@
 
 use crate::{Failure, Results};
 
-/// The result of applying one entry. It is the same on every node, except for the texts of failures.
+/// The result of applying one entry. It is the same on every node, except for the texts of failures
+/// and the names of columns.
 pub type Outcome = Result<Reply, Failure>;
 
 /// The results of the commands of an entry, in their order.

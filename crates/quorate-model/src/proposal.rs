@@ -6,7 +6,8 @@ use crate::{Command, Failure, FailureKind, Origin, Read, Stamp};
 /// The advice for a transaction that is too large.
 const SPLIT: &str = "split it, or run one statement for many rows of parameters";
 
-/// The error for a command that must be the only one of its entry, but is combined with others.
+/// The error for a command that must be the only one of its entry, but is combined with others. It names VACUUM, the
+/// only one of them that a caller of the library writes.
 pub const ALONE: &str = "VACUUM can't be combined with other statements; run it by itself";
 
 /// A read on which a proposal depends: the proposal changes nothing unless the read gives the same answer again.
@@ -37,7 +38,8 @@ pub enum Mode {
     #[default]
     Atomic,
     /// Each command succeeds or fails by itself, in order: a failed command leaves a [`CommandResult::Failed`] and
-    /// changes nothing, and the following commands still run.
+    /// changes nothing, and the following commands still run. After a command that ends the transaction
+    /// (`ON CONFLICT ROLLBACK`, an exceeded budget) they fail with [`FailureKind::NotRun`] instead.
     ///
     /// [`CommandResult::Failed`]: crate::CommandResult::Failed
     Pipeline,
@@ -57,7 +59,8 @@ pub struct Proposal {
     /// The commands, in the order in which they run.
     pub commands: Vec<Command>,
     /// Reads that must give the same answers again. They run before the commands, within the same budget. If a read
-    /// gives another answer or fails, the proposal fails with [`FailureKind::Conflict`].
+    /// gives another answer or fails, the proposal fails with [`FailureKind::Conflict`]; if the read is refused or
+    /// exceeds the budget, with that failure.
     pub read_checks: Vec<ReadCheck>,
     /// Present if the commands ran before. If another entry was applied in between, the proposal fails with
     /// [`FailureKind::Aborted`].

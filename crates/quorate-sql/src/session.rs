@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use quorate_env::mutant::Mutant;
-use quorate_model::codec::{append_outcome, decode_outcome};
+use quorate_model::codec::{append_outcome, canonical_outcome_len, decode_outcome};
 use quorate_model::limits::{KEPT_OUTCOME_BYTES_MAX, SESSION_WINDOW};
 use quorate_model::{Failure, FailureKind, Origin, Outcome, StoreFault};
 use rusqlite::{Connection, Row, params};
@@ -250,7 +250,7 @@ impl Sessions {
             self.encoded = bytes;
         } else {
             session.highest_in_table = session.highest_in_table.max(sequence);
-            self.fresh.insert((id, sequence), Some(bytes).filter(|bytes| bytes.len() <= KEPT_OUTCOME_BYTES_MAX));
+            self.fresh.insert((id, sequence), Some(bytes).filter(|bytes| is_kept(outcome, bytes.len())));
         }
     }
 
@@ -359,6 +359,13 @@ impl Session {
 /// Decodes the small outcomes of a row and encodes them again; `None` if they can't be decoded.
 pub(crate) fn reencode(bytes: &[u8]) -> Option<Vec<u8>> {
     Recent::decode(bytes).map(|recent| recent.encode())
+}
+
+/// Whether an outcome of so many encoded bytes is kept whole. Its canonical bytes decide, because the texts in it may
+/// differ between nodes, and the answer to a retry may not. They are at most some five times as many as the encoded
+/// bytes, so those of most outcomes need not be counted.
+fn is_kept(outcome: &Outcome, encoded: usize) -> bool {
+    encoded <= KEPT_OUTCOME_BYTES_MAX / 8 || canonical_outcome_len(outcome) <= KEPT_OUTCOME_BYTES_MAX
 }
 
 fn expired(used: u64, now: u64) -> bool {

@@ -63,7 +63,12 @@ pub(super) trait Out {
 
     /// Puts a text for people, which may differ between nodes.
     fn prose(&mut self, tag: u32, text: &str) {
-        self.bytes(tag, text.as_bytes());
+        self.text_unless_empty(tag, text);
+    }
+
+    /// Puts the name of a column, which may differ between nodes; that there is one may not.
+    fn column(&mut self, tag: u32, name: &str) {
+        self.bytes(tag, name.as_bytes());
     }
 }
 
@@ -124,8 +129,8 @@ impl Out for Vec<u8> {
     }
 }
 
-/// Writes a message for comparison between nodes: texts for people are left empty, and the length of a nested message
-/// follows it.
+/// Writes a message for comparison between nodes: messages of failures are left out, names of columns are empty, and
+/// the length of a nested message follows it.
 pub(super) struct Canonical<'a>(pub(super) &'a mut Vec<u8>);
 
 impl Out for Canonical<'_> {
@@ -149,8 +154,10 @@ impl Out for Canonical<'_> {
         self.0.extend_from_slice(&length.to_le_bytes());
     }
 
-    fn prose(&mut self, tag: u32, _: &str) {
-        self.0.bytes(tag, &[]);
+    fn prose(&mut self, _: u32, _: &str) {}
+
+    fn column(&mut self, tag: u32, _: &str) {
+        self.bytes(tag, &[]);
     }
 }
 
@@ -367,7 +374,7 @@ impl Message for StatementResult {
     fn put(&self, out: &mut impl Out) {
         out.number_unless_0(1, self.changes);
         out.signed_unless_0(2, self.last_insert_rowid);
-        self.columns.iter().for_each(|column| out.prose(3, column));
+        self.columns.iter().for_each(|column| out.column(3, column));
         out.messages(4, &self.rows);
     }
 }
@@ -377,9 +384,7 @@ impl Message for Failure {
         out.number_unless_0(1, self.kind.number().into());
         out.signed_unless_0(2, self.sqlite_code.into());
         self.command.iter().for_each(|command| out.number(3, (*command).into()));
-        if !self.message.is_empty() {
-            out.prose(4, &self.message);
-        }
+        out.prose(4, &self.message);
         self.row.iter().for_each(|row| out.number(5, (*row).into()));
     }
 }

@@ -6,6 +6,8 @@ use quorate_model::{
     Results, SessionId, SqlCommand, SqlReply, Stamp, StoreFault,
 };
 
+use quorate_model::limits::FAILURE_TEXTS_BYTES_MAX;
+
 use super::Applier;
 use super::batch::{COMMIT, Doing, ROLLBACK, Stop};
 use crate::authorizer::Effects;
@@ -27,6 +29,9 @@ const REJECTED: &str = "the nodes could not apply this write in the time and mem
 /// Makes virtual tables write what they have buffered, so that a failure of that belongs to this entry and not to the
 /// next one.
 const FLUSH: &str = "SAVEPOINT written";
+
+/// The text of a failure whose own text was left out.
+const TEXT_OMITTED: &str = "text omitted";
 
 /// Sets `changes()` to 0, for which SQLite has no other way.
 const RESET_CHANGES: &str = "DELETE FROM _quorate_applied WHERE 0";
@@ -288,9 +293,12 @@ impl Applier {
 
     /// Runs commands each of which succeeds or fails by itself. If one ends the transaction, all of them are undone and
     /// run again up to that one. The commands after it do not run, so a pipeline runs at most twice.
+    ///
+    /// An exceeded budget always ends the transaction. SQLite ends it by itself only if the statement was interrupted
+    /// while it wrote, and at which step that happens differs between nodes.
     fn pipeline(&mut self, running: Running<'_>, schema_changed: bool, changes: &mut SessionChanges) -> Ran {
         let Running { index, proposal, ended, .. } = running;
-        let mut returned = 0;
+        let (mut returned, mut texts) = (0, 0_usize);
         let mut results = Results::with_capacity(proposal.commands.len());
         let last = ended.and_then(|failure| failure.command).and_then(|number| usize::try_from(number).ok());
         for (number, command) in proposal.commands.iter().enumerate() {
@@ -298,19 +306,26 @@ impl Applier {
                 && number >= last
             {
                 let failure = if number == last { failure.clone() } else { not_run(failure).at(number) };
-                results.push(CommandResult::Failed(failure));
+                results.push(CommandResult::Failed(shorten(failure, &mut texts)));
                 continue;
             }
-            let schema_changed = schema_changed || self.staged.effects.schema;
+            // At its end only the command's own effects are checked.
+            let before = std::mem::take(&mut self.staged.effects);
+            let schema_changed = schema_changed || before.schema;
             let ran = self.in_savepoint(schema_changed, |applier| {
                 let result = applier.command(index, command, &results, &mut returned, changes)?;
                 applier.seal()?;
                 Ok(result)
             });
+            self.staged.effects.add(before);
             results.push(match ran.map_err(|trouble| trouble.with_failure(|failure| failure.at(number))) {
                 Ok(result) => result,
                 Err(Trouble::Failure(failure)) if !self.db.connection().is_autocommit() => {
-                    CommandResult::Failed(failure)
+                    if failure.kind == FailureKind::Budget {
+                        self.own(ROLLBACK)?;
+                        return Err(failure.into());
+                    }
+                    CommandResult::Failed(shorten(failure, &mut texts))
                 }
                 Err(trouble) => return Err(trouble),
             });
@@ -426,6 +441,13 @@ impl Applier {
     pub(super) fn own(&mut self, sql: &'static str) -> Result<(), StoreFault> {
         self.db.execute(sql, []).map(|_| ()).map_err(|error| classify::own(&error))
     }
+}
+
+/// The same failure, without its text once the texts of its pipeline's failures have [`FAILURE_TEXTS_BYTES_MAX`]: an
+/// outcome must fit into a message between nodes.
+fn shorten(failure: Failure, texts: &mut usize) -> Failure {
+    *texts = texts.saturating_add(failure.message.len());
+    if *texts <= FAILURE_TEXTS_BYTES_MAX { failure } else { Failure { message: TEXT_OMITTED.to_owned(), ..failure } }
 }
 
 /// The failure of a command after the one that ended its pipeline's transaction.

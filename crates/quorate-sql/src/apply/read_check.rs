@@ -1,7 +1,7 @@
 //! Read checks of a proposal: reads that must return the same answers as they did in its transaction.
 //!
-//! Each runs under the clock and the randomness of the original read, and its steps count for the entry's budget. It
-//! does not matter why the answer differs now or the read fails: the caller has to run the transaction again.
+//! Each runs under the clock and the randomness of the original read, and its steps count for the entry's budget. If
+//! the answer differs now, or the read fails, the caller has to run the transaction again.
 
 use quorate_env::mutant::Mutant;
 use quorate_model::{Failure, FailureKind, Read, ReadCheck, Statement};

@@ -125,3 +125,48 @@ fn a_retry_gets_the_results_of_each_command() {
     assert_eq!(node.propose(&proposal), first);
     assert_eq!(rows(&node), [1, 5]);
 }
+
+/// Whether the statement was interrupted while it wrote, or only found to be over at its end, must make no difference:
+/// that depends on the node.
+#[test]
+fn each_way_to_exceed_the_budget_ends_a_pipeline() {
+    let sum = "WITH RECURSIVE c (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c LIMIT 100000) SELECT sum(n) FROM c";
+    let writes = "INSERT INTO t WITH RECURSIVE c (n) AS (SELECT 100 UNION ALL SELECT n + 1 FROM c LIMIT 100000) \
+                  SELECT n FROM c";
+    let short =
+        "INSERT INTO t WITH RECURSIVE c (n) AS (SELECT 100 UNION ALL SELECT n + 1 FROM c LIMIT 20) SELECT n FROM c";
+    for virtual_table in [false, true] {
+        for (long, budget) in [(sum, 10_000), (writes, 10_000), (short, 100)] {
+            let mut node = Node::with(&SETUP);
+            if virtual_table {
+                node.ok("CREATE VIRTUAL TABLE f USING fts5 (a)");
+            }
+            let texts = ["INSERT INTO t VALUES (1)", long, "INSERT INTO t VALUES (2)"];
+            let outcome = node.propose(&Proposal { budget, ..pipeline(&texts) });
+            assert_eq!(kinds(&outcome), [None, Some(FailureKind::Budget), Some(FailureKind::NotRun)], "{long}");
+            assert_eq!(rows(&node), [1, 5], "{long}");
+        }
+    }
+}
+
+/// Else the outcome would not fit into a message, and its caller would never learn it.
+#[test]
+fn the_texts_of_many_failures_are_bounded() {
+    let check = "x".repeat(1000);
+    let mut node = Node::with(&[&format!("CREATE TABLE t (a CHECK (a <> '{check}' AND a > 0))")]);
+    let texts = ["INSERT INTO t VALUES (-1)"; 500];
+    let outcome = node.propose(&pipeline(&texts));
+    let bytes = quorate_model::codec::encode_outcome(&outcome).len();
+    assert!(bytes < 2 * quorate_model::limits::FAILURE_TEXTS_BYTES_MAX, "{bytes}");
+    assert!(kinds(&outcome).iter().all(|kind| *kind == Some(FailureKind::Constraint)));
+}
+
+#[test]
+fn commands_see_a_table_that_an_earlier_one_created() {
+    let mut node = Node::with(&SETUP);
+    let mut texts = vec!["CREATE TABLE IF NOT EXISTS u (a)"];
+    texts.extend(["INSERT INTO u VALUES (1)"; 300]);
+    let outcome = node.propose(&pipeline(&texts));
+    assert!(kinds(&outcome).iter().all(Option::is_none));
+    assert_eq!(node.value("SELECT count(*) FROM u"), 300.into());
+}

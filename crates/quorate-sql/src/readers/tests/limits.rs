@@ -41,7 +41,7 @@ fn bytes_are_limited_exactly() {
     fixture.assert_usable();
 }
 
-/// Empty texts count as nothing for the limit on bytes, but each takes 32 bytes of memory.
+/// Empty texts count as nothing for the limit on bytes, but each takes 40 bytes of memory.
 #[test]
 fn a_result_of_many_small_values_is_limited_by_memory() {
     let fixture = fixture();
