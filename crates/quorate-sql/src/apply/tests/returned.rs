@@ -38,8 +38,8 @@ fn an_invalid_reference_undoes_its_entry() {
     let of = |column: Param| statement("INSERT INTO t (a) VALUES (?)", vec![column]);
     let id = || Step(0).column("id");
     let cases = [
-        (vec![two(), of(id())], "the column id of statement 1, which returned 2 rows: it has to return one"),
-        (vec![none(), of(id())], "the column id of statement 1, which returned 0 rows: it has to return one"),
+        (vec![two(), of(id())], "the column id of statement 1, which returned 2 rows: it must return exactly one row"),
+        (vec![none(), of(id())], "the column id of statement 1, which returned 0 rows: it must return exactly one row"),
         (vec![one(), of(Step(0).column("b"))], "the column b of statement 1, which returned only the columns id, a, A"),
         (
             vec![one(), of(Step(0).column(3))],
