@@ -19,7 +19,7 @@ use crate::output;
 const EXAMPLES: &str = "\
 Examples:
   quorate migrate                       the pending files of ./migrations, in their order
-  quorate migrate schema --dry-run      show what was run, and what would be
+  quorate migrate schema --dry-run      list what has run, and what would run
 
 A migration is a file like 0001_users.sql: any number of statements, run once, all or none. A file that was run must not
 be changed. Migrations that a newer program has run do not disturb an older one.";
@@ -31,7 +31,7 @@ pub struct MigrateArgs {
     /// How to reach the cluster.
     #[command(flatten)]
     pub access: AccessArgs,
-    /// Show what was run and what would be, and run nothing
+    /// List the migrations that have run and those that would, and run none
     #[arg(long, visible_alias = "status")]
     pub dry_run: bool,
     /// How many steps of SQLite each migration may take; an index on a large table, for example, needs more [default:

@@ -1,4 +1,4 @@
-//! `quorate sql`: runs scripts, or opens a prompt if there is none and standard input and output are a terminal. The
+//! `quorate sql`: runs scripts. Without a script it opens a prompt, if standard input and output are a terminal. The
 //! shell is `quorate-shell`.
 
 use std::io::{IsTerminal as _, stdin, stdout};

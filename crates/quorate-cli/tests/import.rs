@@ -377,7 +377,7 @@ fn a_file_that_has_changed_is_refused() {
     let error = failed(&case.import("a.csv", "u", &["--null", "x"]));
     assert!(error.contains("had other options"), "{error}");
 
-    // A change that keeps size, beginning and end is found by comparing with what was imported.
+    // The import compares the file with the imported rows, so it finds a change that keeps size, beginning and end.
     let long = numbered(40_000) + "bad\n";
     interrupted("v", &long);
     case.file("a.csv", long.replacen("\"text, 5000\"", "\"text; 5000\"", 1));

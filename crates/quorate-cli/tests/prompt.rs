@@ -66,7 +66,7 @@ fn ctrl_c_ends_the_statement_not_the_shell() {
     assert!(!seen.contains("never seen"), "{seen:?}");
     terminal.wait_for("quorate> ");
     terminal.runs("SELECT 'still' || ' alive';", "still alive");
-    // Ctrl-C discards what was typed, in the first line and in a later one.
+    // Ctrl-C discards the typed text, in the first line and in a later one.
     terminal.types("SELECT 'never");
     terminal.types(CTRL_C);
     terminal.wait_for("quorate> ");

@@ -251,7 +251,7 @@ fn deployment_files_hold_a_valid_configuration() {
         Some((name, pair[1].strip_prefix("value: ").unwrap().trim_matches('"')))
     });
     let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
-    // The host name is none of the members' names.
+    // No member has the name of this host.
     let pairs = pairs.map(|(name, value)| if value == "true" { ("QUORATE_NAME", "quorate-2") } else { (name, value) });
     let printed = succeeded(&command.args(["serve", "--print-config"]).envs(pairs).output().unwrap());
     for line in [

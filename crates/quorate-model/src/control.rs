@@ -7,7 +7,7 @@ use crate::SessionId;
 pub enum ControlCommand {
     /// Opens a session; its id is the index of the entry.
     OpenSession,
-    /// Ends a session: later requests of this session fail with [`FailureKind::SessionExpired`](crate::FailureKind).
+    /// Ends a session: its later requests fail with [`FailureKind::SessionExpired`](crate::FailureKind).
     CloseSession(SessionId),
     /// Changes nothing. Every node computes the logical hash of its database as of this entry. It must be the only
     /// command of its entry.

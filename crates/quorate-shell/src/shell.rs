@@ -52,7 +52,7 @@ pub struct Shell {
     /// Whether a script continues after an error.
     keep_going: bool,
     pub(crate) output: Output,
-    /// Whether this session has a prompt.
+    /// Whether the shell has a prompt.
     pub(crate) is_prompt: bool,
     pub(crate) transaction: Option<Transaction>,
     /// Whether a write was sent whose outcome has not arrived.

@@ -23,7 +23,7 @@ pub struct Report {
     pub rounds: Vec<Struck>,
     /// How long all rounds took.
     pub took: Duration,
-    /// What was found wrong apart from the histories.
+    /// Violations that were found outside of the histories.
     pub wrong: Vec<String>,
     happened: BTreeMap<Kind, u64>,
 }

@@ -79,7 +79,7 @@ fn unescaped(text: &str) -> String {
     shown
 }
 
-/// Checks whether the file system keeps what was synced.
+/// Checks whether the file system keeps data that were synced.
 pub fn check(facts: &Facts) -> Vec<Finding> {
     const CHECK: &str = "file system";
     let Some(mount) = &facts.mount else {

@@ -244,7 +244,8 @@ pub fn ended_with(code: i32, output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// Queries a file with a SQLite other than Quorate's. Returns lines with `|` between values; `None` if there is none.
+/// Queries a file with a SQLite other than Quorate's. Returns lines with `|` between values, or `None` if this machine
+/// has no other SQLite.
 pub fn plain_sqlite(file: &str, sql: &str) -> Option<String> {
     const PYTHON: &str = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1])
 for s in sys.argv[2].split(';'):

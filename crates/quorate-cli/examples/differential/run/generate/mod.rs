@@ -168,7 +168,7 @@ impl Generator {
         }
     }
 
-    /// Returns reads, then writes of which some use what was read.
+    /// Returns reads, then writes, some of which use values that the reads returned.
     fn closure(&self) -> Unit {
         let reads = (0..=self.dice.below(3)).map(|_| self.read()).collect();
         let writes: Vec<Call> = (0..self.dice.below(5)).map(|_| self.writes()).collect();
