@@ -69,6 +69,6 @@ pub use raft::types::Member;
 pub use restore::{INDEX_GAP, Living, Restored, check_nobody_lives};
 pub use stages::WriteTrace;
 pub use standing::Standing;
-pub use start::{OpenStore, StoreIdentity, put_log_aside};
+pub use start::{OpenStore, put_log_aside};
 pub use status::{ClusterStatus, MemberStatus, lag};
 pub use verdict::Blocked;

@@ -15,7 +15,7 @@ use openraft::{SnapshotPolicy, rt::WatchReceiver};
 use quorate_env::Env;
 use quorate_env::mutant::Mutant;
 use quorate_env::worker::Signal;
-use quorate_model::{Epoch, GroupId, StateMachine};
+use quorate_model::{GroupId, StateMachine, StoreIdentity};
 use quorate_wal::{OpenError, Opened, Recovery, Restart, Wal, WalOptions};
 use quorate_wire::{Keys, ServerConfig, serve};
 use tokio::task::AbortHandle;
@@ -27,7 +27,7 @@ use crate::config::{ConsensusConfig, Timing};
 use crate::error::StartError;
 use crate::events;
 use crate::home::Home;
-use crate::identity::{ClusterId, Identity};
+use crate::identity::Identity;
 use crate::images::ImageSender;
 use crate::lineage;
 use crate::membership;
@@ -51,17 +51,6 @@ use crate::verdict::{Verdicts, judge};
 
 /// The maximum number of commits that may wait for the store.
 const COMMITS_WAITING_MAX: u64 = 65_536;
-
-/// What is needed to open a store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StoreIdentity {
-    /// The cluster.
-    pub cluster: ClusterId,
-    /// The present epoch of the cluster.
-    pub epoch: Epoch,
-    /// The group whose entries the store applies.
-    pub group: GroupId,
-}
 
 /// Opens the store once the cluster is known. It may block.
 pub type OpenStore =
@@ -295,7 +284,7 @@ pub(crate) fn run_workers(env: &Env, opened: Opened) -> Result<Wal, StartError> 
 
 async fn open(env: &Env, home: &Home, open_store: OpenStore) -> Result<Arc<dyn StateMachine>, StartError> {
     let identity = home.identity();
-    let store = StoreIdentity { cluster: identity.cluster(), epoch: identity.epoch(), group: GroupId::MAIN };
+    let store = StoreIdentity { cluster: identity.cluster().0, epoch: identity.epoch(), group: GroupId::MAIN };
     let inside = env.clone();
     match env.blocking(move || inside.enter(|| open_store(store))).await {
         Some(opened) => opened.map_err(StartError::Store),

@@ -32,6 +32,18 @@ pub struct LogId {
     pub index: u64,
 }
 
+/// The cluster, epoch and group whose data a state machine holds. It is stored with the data and checked whenever they
+/// are opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreIdentity {
+    /// The cluster.
+    pub cluster: u128,
+    /// The uninterrupted history of the cluster.
+    pub epoch: Epoch,
+    /// The Raft group.
+    pub group: GroupId,
+}
+
 /// A place in a group's history. A write returns it, and a read may ask for a state at least this recent.
 ///
 /// Positions of one epoch and group are ordered by their index.

@@ -16,9 +16,9 @@ use quorate::{
 use quorate_env::{Env, Instant, lock, sleep};
 use quorate_env_sim::{SimDisk, SimWorld};
 use quorate_model::{GroupId, StateMachine as _, StoreFault};
-use quorate_sql::applied_row::AppliedRow;
 use quorate_sql::connection::{self, Attached};
 use quorate_sql::logical_hash;
+use quorate_sql::records::applied_row;
 use quorate_sql::store::SqlStore;
 use quorate_wal::{Wal, WalOptions};
 use xxhash_rust::xxh3::xxh3_64;
@@ -488,7 +488,7 @@ fn snapshot(store: &SqlStore) -> Result<Attached, String> {
 /// entry.
 fn state(store: &SqlStore) -> Result<Option<(u64, State)>, String> {
     let conn = snapshot(store)?;
-    let row = AppliedRow::read(&conn).map_err(|error| error.to_string())?;
+    let row = applied_row::read(&conn).map_err(|error| error.to_string())?;
     let Some(row) = row.filter(|row| row.applied.log_id.is_some()) else { return Ok(None) };
     let user = logical_hash::user(&conn).map_err(|unread| unread.to_string())?;
     let reserved = logical_hash::reserved(&conn).map_err(|unread| unread.to_string())?;

@@ -7,9 +7,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use quorate_apply::session::SESSION_IDLE_NANOS;
 use quorate_env::{Instant, Rng, sleep};
 use quorate_env_sim::{Fault as DiskFault, Latency, Pace, SimDisk};
-use quorate_sql::session::SESSION_IDLE_NANOS;
 
 use crate::atlas::{ATLAS, Fault, Whom};
 use crate::cluster::{Cluster, End};

@@ -9,12 +9,12 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
+use quorate_apply::outcome_hash::OutcomeHash;
+use quorate_apply::session::SESSION_IDLE_NANOS;
 use quorate_consensus::ClusterId;
 use quorate_env::lock;
 use quorate_env_sim::Trace;
 use quorate_model::{Applied, FailureKind, LogId, NodeId, Outcome, Stamp, StoreFault, codec};
-use quorate_sql::outcome_hash::OutcomeHash;
-use quorate_sql::session::SESSION_IDLE_NANOS;
 use xxhash_rust::xxh3::xxh3_64;
 
 pub use self::told::GivenEntry;

@@ -11,13 +11,12 @@ use quorate_env::Env;
 use quorate_model::codec::encode_proposal;
 use quorate_model::{
     Bulk, Command, ControlCommand, Entry, LogId, NodeId, Origin, Payload, Proposal, RowPacker, SessionId, SqlCommand,
-    Stamp, Statement, Value, ValueRef,
+    Stamp, Statement, StoreIdentity, Value, ValueRef,
 };
 use quorate_sql::Extensions;
-use quorate_sql::StoreIdentity;
-use quorate_sql::apply::Applier;
 use quorate_sql::connection::open_writer;
 use quorate_sql::generation::Generations;
+use quorate_sql::machine::{Applier, SqlMachine};
 use quorate_sql::options::WRITER_CACHE_BYTES_DEFAULT;
 
 fn entry(index: u64, proposal: &Proposal) -> Entry {
@@ -80,7 +79,8 @@ fn main() {
     let dir = tempfile::tempdir().unwrap();
     let generations = Generations::open(Env::real().disk(), dir.path(), 4096, Extensions::default()).unwrap();
     let conn = open_writer(&generations.current(), WRITER_CACHE_BYTES_DEFAULT).unwrap();
-    let mut applier = Applier::open(conn, &StoreIdentity::default(), &Extensions::default()).unwrap();
+    let machine = SqlMachine::open(conn, &StoreIdentity::default(), &Extensions::default()).unwrap();
+    let mut applier = Applier::new(machine).unwrap();
     let table = statement("CREATE TABLE t (id INTEGER PRIMARY KEY, a, b, c)", vec![]);
     let session = SessionId(1);
     let wide = statement(&format!("CREATE TABLE wide ({})", names.join(",")), vec![]);

@@ -11,17 +11,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use quorate_apply::AppliedRow;
 use quorate_env::disk::{Disk, OpenMode};
-use quorate_model::{Applied, GroupId, StoreFault};
+use quorate_model::{Applied, GroupId, StoreFault, StoreIdentity};
 use rusqlite::{Connection, ErrorCode};
 
-use crate::applied_row::AppliedRow;
 use crate::authorizer::rules::is_reserved;
 use crate::connection;
 use crate::error::OpenError;
-use crate::identity::StoreIdentity;
 use crate::image::{self, Intake};
-use crate::session;
+use crate::records::{applied_row, sessions};
 use crate::vfs;
 
 mod restore;
@@ -214,7 +213,7 @@ pub fn inspect(disk: &dyn Disk, path: &Path) -> Result<Backup, FileError> {
     let row = found.row()?.ok_or_else(|| found.foreign("it is a SQLite database of another origin"))?;
     seal::check(disk, path)?;
     found.check()?;
-    session::check_tables(&found.conn).map_err(|error| found.damaged(error.to_string()))?;
+    sessions::check_tables(&found.conn).map_err(|error| found.damaged(error.to_string()))?;
     Ok(Backup { identity: row.identity, applied: row.applied, bytes: found.bytes })
 }
 
@@ -271,7 +270,7 @@ impl Found {
 
     /// The applied row, if the file is the database of a store.
     fn row(&self) -> Result<Option<AppliedRow>, FileError> {
-        AppliedRow::read(&self.conn).map_err(|fault| {
+        applied_row::read(&self.conn).map_err(|fault| {
             // The error of reading the first page tells a damaged database from another file.
             let opened: rusqlite::Result<i64> = self.conn.query_row("PRAGMA schema_version", [], |row| row.get(0));
             let is_none = opened.is_err_and(|error| is(&error, ErrorCode::NotADatabase));

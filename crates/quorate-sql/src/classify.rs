@@ -4,6 +4,7 @@
 //! reason. And `SQLITE_FULL` means either a full disk or a table without free rowids; it means the disk if a write
 //! failed.
 
+use quorate_apply::Trouble;
 use quorate_model::limits::{SQL_BYTES_MAX, VALUE_BYTES_MAX};
 use quorate_model::{Failure, FailureKind, StoreFault};
 use rusqlite::{Error, ffi};
@@ -17,38 +18,6 @@ const MALFORMED_SCHEMA: &str = "malformed database schema";
 /// The message of the failure if a table has no rowid for a new row.
 const NO_ROWID: &str =
     "the table has given out the largest rowid; make a new table, or give each row a rowid of its own";
-
-/// To whom an error belongs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Trouble {
-    /// To the statement: it is an outcome.
-    Failure(Failure),
-    /// To the node: it is never an outcome.
-    Fault(StoreFault),
-}
-
-impl Trouble {
-    /// Applies `change` to the failure, if it is one.
-    #[must_use]
-    pub fn with_failure(self, change: impl FnOnce(Failure) -> Failure) -> Self {
-        match self {
-            Self::Failure(failure) => Self::Failure(change(failure)),
-            fault @ Self::Fault(_) => fault,
-        }
-    }
-}
-
-impl From<Failure> for Trouble {
-    fn from(failure: Failure) -> Self {
-        Self::Failure(failure)
-    }
-}
-
-impl From<StoreFault> for Trouble {
-    fn from(fault: StoreFault) -> Self {
-        Self::Fault(fault)
-    }
-}
 
 /// What is known about an error besides its code.
 #[derive(Clone, Debug, Default)]

@@ -3,9 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use quorate_model::StoreFault;
+use quorate_model::{StoreFault, StoreIdentity};
 
-use crate::identity::StoreIdentity;
 use crate::usage::NoMemory;
 use crate::vfs::VfsError;
 

@@ -3,7 +3,7 @@
 //!
 //! Invariant: this module has no logic of its own; it calls the functions that a store calls.
 
-use crate::{generation, image, session};
+use crate::{generation, image};
 
 /// Decodes bytes and encodes the result again; returns `None` if the decoder refuses the bytes.
 pub type Reencode = fn(&[u8]) -> Option<Vec<u8>>;
@@ -12,7 +12,7 @@ pub type Reencode = fn(&[u8]) -> Option<Vec<u8>>;
 pub const IMAGE_PIECE: Reencode = image::reencode;
 
 /// The small outcomes that a session keeps in its row.
-pub const OUTCOMES: Reencode = session::reencode;
+pub const OUTCOMES: Reencode = quorate_apply::session::reencode;
 
 /// The file that names the current generation.
 pub const CURRENT: Reencode = generation::reencode;

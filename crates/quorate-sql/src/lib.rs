@@ -1,6 +1,7 @@
 //! Quorate's SQLite store: a deterministic state machine in one SQLite file that can be killed at any instant.
 //!
-//! [`SqlStore`] implements [`quorate_model::StateMachine`]. One writer applies committed entries ([`apply`]); readers
+//! [`SqlStore`] implements [`quorate_model::StateMachine`]. One writer applies committed entries by the rules of
+//! [`quorate_apply`], which sees the database as a [`machine`]; readers
 //! run on the threads of their callers ([`readers`]); only the store runs checkpoints ([`checkpoint`]); an [`image`] is
 //! the database file itself, sent while the store keeps working; a [`generation`] is the directory that holds one
 //! database, replaced as a whole when an image is installed; a [`backup`] is an image in a separate file.
@@ -33,7 +34,6 @@ pub mod fuzzing;
 pub mod generation;
 #[cfg(test)]
 mod hostile;
-mod identity;
 pub mod image;
 pub mod metrics;
 pub mod options;
@@ -44,18 +44,15 @@ pub mod usage;
 mod value;
 pub mod vfs;
 
-pub mod applied_row;
-pub mod apply;
 pub mod authorizer;
 pub mod classify;
 pub mod determinism;
 pub mod logical_hash;
-pub mod outcome_hash;
+pub mod machine;
 pub mod plain;
-pub(crate) mod rejected;
+pub mod records;
 pub mod rows_hash;
 pub mod schema_check;
-pub mod session;
 
 pub mod query;
 pub mod readers;
@@ -64,6 +61,5 @@ pub mod validate;
 
 pub use error::OpenError;
 pub use extensions::Extensions;
-pub use identity::StoreIdentity;
 pub use options::StoreOptions;
 pub use store::SqlStore;

@@ -4,12 +4,13 @@
 //! of virtual tables are left out, because their content depends on where transactions ended. The store's own tables
 //! have a separate hash.
 
+use quorate_apply::Trouble;
 use rusqlite::Connection;
 use rusqlite::limits::Limit;
 use rusqlite::types::ValueRef;
 
 pub use crate::authorizer::rules::is_reserved;
-use crate::classify::{self, Context, Trouble};
+use crate::classify::{self, Context};
 use crate::rows_hash::RowsHash;
 use crate::schema_check::{Schema, quoted};
 

@@ -5,11 +5,11 @@ use std::time::Duration;
 use quorate_env::Rng;
 
 use crate::extensions::Extensions;
-use crate::identity::StoreIdentity;
 use crate::image::PIECE_BLOCKS_MAX;
 use crate::readers::ReaderOptions;
 use crate::slow::SlowLog;
 use crate::usage::TempOptions;
+use quorate_model::StoreIdentity;
 
 /// The size of the `-wal` in bytes from which a checkpoint is run to reclaim its space.
 pub const CHECKPOINT_BYTES: u64 = 32 << 20;

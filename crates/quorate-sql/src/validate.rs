@@ -9,12 +9,13 @@
 
 use std::sync::{Arc, Mutex};
 
+use quorate_apply::Trouble;
 use quorate_env::lock;
 use quorate_model::{Bulk, Failure, FailureKind, Param, Statement};
 use rusqlite::{Error, ffi};
 
 use crate::authorizer::{Gate, Mode};
-use crate::classify::{Context, Trouble, classify};
+use crate::classify::{Context, classify};
 use crate::connection::{self, Attached};
 use crate::error::OpenError;
 use crate::generation::Generations;

@@ -13,11 +13,12 @@ use futures_util::FutureExt;
 use futures_util::future::{Either, select};
 use quorate_consensus::{Consensus, ConsensusConfig, Ended, OpenStore};
 use quorate_env::{Env, Instant, lock, sleep, timeout};
+use quorate_model::StoreIdentity;
+use quorate_sql::StoreOptions;
 use quorate_sql::readers::ReaderOptions;
 use quorate_sql::slow::SlowLog;
 use quorate_sql::store::SqlStore;
 use quorate_sql::usage::TempOptions;
-use quorate_sql::{StoreIdentity, StoreOptions};
 use quorate_wire::Role;
 use tokio::sync::oneshot;
 
@@ -351,8 +352,7 @@ fn store_opener(env: &Env, config: &Config, hooks: SimHooks) -> (OpenStore, Arc<
     let extensions = config.extensions.clone();
     let opened = Arc::new(OnceLock::new());
     let here = Arc::clone(&opened);
-    let open = move |identity: quorate_consensus::StoreIdentity| {
-        let identity = StoreIdentity { cluster: identity.cluster.0, epoch: identity.epoch, group: identity.group };
+    let open = move |identity: StoreIdentity| {
         let readers = ReaderOptions {
             readers: sql.readers,
             cache_bytes: sql.reader_cache_bytes,

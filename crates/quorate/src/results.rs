@@ -65,7 +65,7 @@ impl Written {
 }
 
 /// What a command did, as a statement: VACUUM and the like changed no row.
-fn statement(result: CommandResult) -> StatementResult {
+pub(crate) fn statement(result: CommandResult) -> StatementResult {
     match result {
         CommandResult::Sql(SqlReply::Statement(result)) => result,
         CommandResult::Sql(SqlReply::Done) | CommandResult::Control(_) | CommandResult::Failed(_) => {

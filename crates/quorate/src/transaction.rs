@@ -12,18 +12,18 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
+use quorate_apply::DryRunResult;
 use quorate_consensus::HOLD_MAX;
 use quorate_env::{Instant, timeout_at};
 use quorate_model::{
     Command, DryRunRecord, Failure, FailureKind, Outcome, Position, Proposal, SqlCommand, Stamp, Statement,
     StatementResult, codec,
 };
-use quorate_sql::apply::DryRunResult;
 use quorate_sql::query::{FromRowOwned, Rows};
 
 use crate::error::Error;
 use crate::params::{IntoParams, IntoStatement};
-use crate::results::{BatchResult, Written};
+use crate::results::{self, BatchResult, Written};
 use crate::submitter::{Attempt, Held, Submitter};
 
 /// The place where the statements of one transaction run. Dropping it rolls back.
@@ -110,7 +110,7 @@ impl Transaction {
                     self.stamps.push(stamp);
                 }
                 self.host = Some(host);
-                Ok(result)
+                Ok(results::statement(result))
             }
             Err(error @ Error::Failed(_)) => {
                 self.host = Some(host);

@@ -8,18 +8,16 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use quorate_apply::AppliedRow;
 use quorate_env::disk::{Disk, OpenMode};
-use quorate_model::{Applied, Epoch};
+use quorate_model::{Applied, Epoch, StoreIdentity};
 
 use super::{FileError, seal};
-use crate::applied_row::{self, AppliedRow};
-use crate::apply;
 use crate::connection;
 use crate::error::OpenError;
 use crate::generation;
-use crate::identity::StoreIdentity;
 use crate::image;
-use crate::session;
+use crate::records::{self, applied_row, sessions};
 use crate::vfs::UNSYNCED_MAX;
 
 /// Bytes that are copied at a time.
@@ -51,7 +49,7 @@ pub fn epoch_of(disk: &Arc<dyn Disk>, dir: &Path) -> Option<Epoch> {
     let path = generation::current_database(disk.as_ref(), dir).ok()??;
     let vfs = super::vfs_of(disk.as_ref(), &path).ok()?;
     let conn = connection::open_immutable(&vfs, &path).ok()?;
-    AppliedRow::read(&conn).ok()?.map(|row| row.identity.epoch)
+    applied_row::read(&conn).ok()?.map(|row| row.identity.epoch)
 }
 
 fn copy(disk: &dyn Disk, from: &Path, to: &Path) -> Result<(), OpenError> {
@@ -82,19 +80,19 @@ fn rewrite(vfs: &str, path: &Path, identity: StoreIdentity, applied: &Applied) -
     let conn = connection::open_alone(vfs, path)?;
     // A plain database may be in WAL mode. The copy must not depend on a `-wal`.
     connection::set_journal_mode(&conn, path, "delete")?;
-    let before = AppliedRow::read(&conn)?;
+    let before = applied_row::read(&conn)?;
     let run = || {
         let row = match before {
             Some(row) => {
-                apply::upgrade(&conn)?;
+                records::upgrade(&conn)?;
                 row
             }
-            None => apply::create(&conn, identity)?,
+            None => records::create(&conn, identity)?,
         };
         let transaction = conn.unchecked_transaction()?;
-        session::end_all(&conn)?;
-        AppliedRow { identity, applied: applied.clone(), ..row }
-            .write(|values| conn.execute(applied_row::WRITE, values))?;
+        sessions::end_all(&conn)?;
+        let row = AppliedRow { identity, applied: applied.clone(), ..row };
+        applied_row::write(&row, |values| conn.execute(applied_row::WRITE, values))?;
         transaction.commit()
     };
     run().map_err(OpenError::sqlite(path))

@@ -191,17 +191,17 @@ impl Budget {
         self.clock().patience = PATIENCE.saturating_pow(times).min(PATIENCE_MAX);
     }
 
+    /// Sets whether the next statements are a dry run.
+    pub(crate) fn set_dry_run(&self, is_dry: bool) {
+        self.clock().is_dry = is_dry;
+    }
+
     /// Sets whether callers on this node wait for the next entries. On a follower none do, so it gives an entry up
     /// sooner by the clock than the leader. Otherwise, if both run on one machine, the follower would compete with the
     /// leader for the processor as long as the leader runs the entry. A follower could also finish an entry that the
     /// leader has given up, and the leader would then have to hand over its leadership.
     pub(crate) fn set_awaited(&self, is_awaited: bool) {
         self.clock().is_awaited = is_awaited;
-    }
-
-    /// Sets whether the next statements are a dry run.
-    pub(crate) fn set_dry_run(&self, is_dry: bool) {
-        self.clock().is_dry = is_dry;
     }
 
     /// Begins a statement; `nested` says whether SQLite may run further statements inside it.

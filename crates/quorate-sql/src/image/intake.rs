@@ -7,21 +7,21 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use quorate_apply::AppliedRow;
 use quorate_env::disk::File;
 use quorate_env::mutant::Mutant;
-use quorate_model::{LogId, StoreFault};
+use quorate_model::{LogId, StoreFault, StoreIdentity};
 use rusqlite::{Connection, ffi};
 
 use super::hashes::Hashes;
 use super::piece::{End, Piece, Runs};
 use super::sender::lost;
-use crate::applied_row::AppliedRow;
 use crate::classify;
 use crate::connection;
 use crate::error::OpenError;
 use crate::extensions::{self, Extensions};
 use crate::ffi::control;
-use crate::identity::StoreIdentity;
+use crate::records::applied_row;
 use crate::vfs::UNSYNCED_MAX;
 use crate::vfs::marks::BLOCK;
 
@@ -152,7 +152,7 @@ pub(crate) fn verify(
         extensions.know(&extensions.enabled(&conn)?)?;
         extensions.register_all(&conn).map_err(|error| classify::own(&error))?;
     }
-    let row = AppliedRow::read(&conn)?.ok_or_else(|| lost("it is not the database of a store"))?;
+    let row = applied_row::read(&conn)?.ok_or_else(|| lost("it is not the database of a store"))?;
     let is_there = row.applied.log_id == log_id || Mutant::ImageOfPartialCheckpoint.is_on();
     if row.identity != identity || !is_there {
         return Err(lost(format!("it says that it ends at {:?}, not at {log_id:?}", row.applied.log_id)));

@@ -3,10 +3,9 @@
 //! Invariant: no input makes decoding panic or allocate more than [`PIECE_BLOCKS_MAX`] blocks.
 
 use bytes::{Buf, BufMut, Bytes};
-use quorate_model::{Epoch, GroupId, LogId, NodeId};
+use quorate_model::{Epoch, GroupId, LogId, NodeId, StoreIdentity};
 
 use super::{IMAGE_BYTES_MAX, PIECE_BLOCKS_MAX};
-use crate::identity::StoreIdentity;
 use crate::vfs::marks::BLOCK;
 
 /// The version of the format, the first byte of each piece.

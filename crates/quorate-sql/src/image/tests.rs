@@ -17,13 +17,12 @@ use std::time::{Duration, Instant as StdInstant};
 use bytes::Bytes;
 use proptest::prelude::*;
 use quorate_env::Rng;
-use quorate_model::{Entry, ImageSource, StateMachine, StoreFault, Value};
+use quorate_model::{Entry, ImageSource, StateMachine, StoreFault, StoreIdentity, Value};
 use rusqlite::Connection;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::piece;
 use crate::connection;
-use crate::identity::StoreIdentity;
 use crate::options::StoreOptions;
 use crate::store::SqlStore;
 use crate::store::tests::{Home, IDENTITY, apply, create_table, entry, home, insert, open, options, rows, send, until};

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use quorate_apply::Trouble;
 use quorate_model::{Failure, FailureKind, StoreFault};
 use rusqlite::ffi;
 
-use crate::classify::{Context, Trouble, classify};
+use crate::classify::{Context, classify};
 use crate::error::OpenError;
 
 /// Why a read returned nothing.

@@ -33,7 +33,7 @@ use crate::validate::text;
 use crate::value::{Bound, owned};
 use crate::vfs::clock;
 
-/// The applied index, as [`AppliedRow`](crate::applied_row::AppliedRow) stores it.
+/// The applied index, as [`AppliedRow`](quorate_apply::AppliedRow) stores it.
 const APPLIED_INDEX: &str = "SELECT \"index\" FROM _quorate_applied WHERE id = 1";
 
 pub(super) struct Reader {

@@ -6,17 +6,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use quorate_apply::AppliedRow;
 use quorate_env::Env;
-use quorate_model::{Applied, LogId, Statement, Value};
+use quorate_model::{Applied, LogId, Statement, StoreIdentity, Value};
 use rusqlite::Connection;
 
 use super::*;
-use crate::applied_row::{self, AppliedRow};
 use crate::connection;
 use crate::extensions::Extensions;
 use crate::generation::Generations;
-use crate::identity::StoreIdentity;
 use crate::query::FromRowOwned;
+use crate::records::applied_row;
 
 mod figures;
 mod hostile;
@@ -77,7 +77,7 @@ fn fill_names(writer: &Connection, rows: i64) {
 fn set_applied(writer: &Connection, index: u64) {
     let log_id = Some(LogId { index, ..LogId::default() });
     let row = AppliedRow { applied: Applied { log_id, membership: None }, ..AppliedRow::new(StoreIdentity::default()) };
-    row.write(|params| writer.execute(applied_row::WRITE, params)).unwrap();
+    applied_row::write(&row, |params| writer.execute(applied_row::WRITE, params)).unwrap();
 }
 
 fn statement(sql: &str) -> Statement {

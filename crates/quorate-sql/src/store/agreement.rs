@@ -14,8 +14,9 @@ impl SqlStore {
         })
     }
 
-    /// Returns the running hash after the entry at `index` if the store still has it: see
-    /// [`Applier::outcome_hash_at`](crate::apply::Applier::outcome_hash_at). Blocks until the running batch is applied.
+    /// Returns the running hash after the entry at `index` if the store still has it, see
+    /// [`Applier::outcome_hash_at`](quorate_apply::Applier::outcome_hash_at). Blocks until the running batch is
+    /// applied.
     pub fn outcome_hash_at(&self, index: u64) -> Option<u64> {
         self.shared().writer_lock.visit(|core| core.as_mut()?.applier().outcome_hash_at(index))
     }

@@ -3,16 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorate_model::{Applied, Entry, Outcome, StoreFault};
+use quorate_model::{Applied, Entry, Outcome, StoreFault, StoreIdentity};
 
-use crate::applied_row::AppliedRow;
-use crate::apply::Applier;
 use crate::connection::{self, BUSY_TIMEOUT};
 use crate::error::OpenError;
 use crate::ffi::control::{self, Checkpointed};
 use crate::generation::Generation;
-use crate::identity::StoreIdentity;
+use crate::machine::{Applier, SqlMachine};
 use crate::options::StoreOptions;
+use crate::records::applied_row;
 use crate::supervision::Supervision;
 use crate::usage::{Scope, Temp};
 
@@ -35,11 +34,12 @@ impl Core {
         supervision: &Arc<Supervision>,
     ) -> Result<Self, OpenError> {
         let conn = connection::open_writer(&generation, options.writer_cache_bytes)?;
-        if let Some(row) = AppliedRow::read(&conn)? {
+        if let Some(row) = applied_row::read(&conn)? {
             check_identity(options, row.identity)?;
         }
-        let applier = Applier::open(conn, &options.identity, &options.extensions)?.telling(options.slow.clone());
-        let applier = applier.supervised(Arc::clone(supervision));
+        let machine = SqlMachine::open(conn, &options.identity, &options.extensions)?;
+        let machine = machine.with_slow_log(options.slow.clone()).supervised(Arc::clone(supervision));
+        let applier = Applier::new(machine)?;
         let temp = Temp::of_writer(generation.temp(), generation.main());
         Ok(Self { applier, temp, cache_bytes: options.writer_cache_bytes, generation })
     }
@@ -65,7 +65,7 @@ impl Core {
 
     /// How many sessions the database holds.
     pub(crate) fn sessions(&self) -> u64 {
-        self.applier.sessions()
+        self.applier.sessions().count()
     }
 
     pub(crate) fn generation(&self) -> &Arc<Generation> {
@@ -96,10 +96,10 @@ impl Core {
         }
         let _scope = self.scope();
         let mut applied = Vec::with_capacity(new.len());
-        self.applier.set_awaited(is_awaited);
+        self.applier.machine().set_awaited(is_awaited);
         let done = self.applier.apply_batch(new, &mut applied);
         // Callers wait for any other work on this connection.
-        self.applier.set_awaited(true);
+        self.applier.machine().set_awaited(true);
         outcomes.extend(applied.into_iter().map(Some));
         done
     }
@@ -118,7 +118,7 @@ impl Core {
     /// Runs a checkpoint between transactions. A mode that waits for readers waits at most `wait`.
     pub(crate) fn checkpoint(&mut self, mode: i32, wait: Duration) -> Result<Checkpointed, StoreFault> {
         self.applier.give_way();
-        let conn = self.applier.connection();
+        let conn = self.applier.machine().connection();
         let failed = |error: rusqlite::Error| StoreFault::Io(error.to_string());
         conn.busy_timeout(wait).map_err(failed)?;
         let result = control::checkpoint(conn, mode);

@@ -1,4 +1,4 @@
-//! The handle to a dry run: its statements run on the write connection between two batches, and leave no effects.
+//! The handle to a dry run: its commands run on the write connection between two batches, and leave no effects.
 //!
 //! Invariants:
 //! - When the handle is dropped, the writer rolls the dry run back, unless other work already has.
@@ -7,14 +7,14 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-use quorate_model::{Stamp, Statement, StoreFault};
+use quorate_apply::{DryRunError, DryRunResult};
+use quorate_model::{Command, Stamp, StoreFault};
 
 use super::SqlStore;
 use super::core::Core;
 use super::shared::Shared;
-use crate::apply::{DryRunError, DryRunResult};
 
-/// Statements that run on the applied state and are recorded before they are proposed together.
+/// Commands that run on the applied state and are recorded before they are proposed together.
 pub struct DryRun {
     shared: Weak<Shared>,
     number: u64,
@@ -48,17 +48,17 @@ impl DryRun {
         self.index
     }
 
-    /// Runs a statement at the time of `stamp`, or at the last applied time if that is later. Blocks while the
-    /// statement runs, within the budget of an entry.
+    /// Runs a command at the time of `stamp`, or at the last applied time if that is later. Blocks while the command
+    /// runs, within the budget of an entry.
     ///
     /// # Errors
     ///
-    /// [`DryRunError::Failed`] if the statement fails. The dry run then goes on without it.
-    pub fn run(&self, stamp: Stamp, statement: Statement) -> Result<DryRunResult, DryRunError> {
+    /// [`DryRunError::Failed`] if the command fails. The dry run then goes on without it.
+    pub fn run(&self, stamp: Stamp, command: Command) -> Result<DryRunResult, DryRunError> {
         self.shared.upgrade().ok_or(DryRunError::Over)?.writer_lock.visit(|core| {
             let core = core.as_mut().ok_or(DryRunError::Over)?;
             let _scope = core.scope();
-            core.applier().dry_run(self.number, stamp, statement.into())
+            core.applier().dry_run(self.number, stamp, command)
         })
     }
 }

@@ -17,12 +17,11 @@ use std::time::{Duration, Instant as StdInstant};
 use quorate_env::Rng;
 use quorate_model::{
     CommandResult, ControlCommand, Epoch, GroupId, LogId, NodeId, Outcome, Payload, Proposal, SqlCommand, SqlReply,
-    Stamp, Statement, Value, codec,
+    Stamp, Statement, StoreIdentity, Value, codec,
 };
 use rusqlite::ffi;
 
 use super::*;
-use crate::identity::StoreIdentity;
 use crate::readers::{ReadError, ReadLimits, ReaderOptions};
 
 mod close;
@@ -352,17 +351,28 @@ fn dropping_the_handle_rolls_a_dry_run_back() {
     let home = home();
     let store = open(&home.dir, options());
     apply(&store, vec![create_table(), insert(2, 10)]).unwrap();
-    let is_open =
-        || store.shared().writer_lock.visit(|core| !core.as_mut().unwrap().applier().connection().is_autocommit());
+    let is_open = || {
+        store
+            .shared()
+            .writer_lock
+            .visit(|core| !core.as_mut().unwrap().applier().machine().connection().is_autocommit())
+    };
     let dry_run = store.dry_run().unwrap();
-    let delete = Statement { sql: "DELETE FROM t".into(), ..Statement::default() };
-    let ran = dry_run.run(Stamp::default(), delete).unwrap();
-    assert_eq!((dry_run.index(), ran.result.changes, is_open(), rows(&store)), (2, 1, true, 1));
+    let command = |sql: &'static str| {
+        let statement = Statement { sql: sql.into(), ..Statement::default() };
+        quorate_model::Command::from(SqlCommand::Statement(statement))
+    };
+    let result = |ran: quorate_apply::DryRunResult| match ran.result {
+        CommandResult::Sql(SqlReply::Statement(result)) => result,
+        other => panic!("{other:?}"),
+    };
+    let deleted = result(dry_run.run(Stamp::default(), command("DELETE FROM t")).unwrap());
+    assert_eq!((dry_run.index(), deleted.changes, is_open(), rows(&store)), (2, 1, true, 1));
     drop(dry_run);
     until("it is rolled back", || !is_open());
     // A later dry run is not rolled back in its place.
     let dry_run = store.dry_run().unwrap();
     store.shared().writer.wake();
-    let count = Statement { sql: "SELECT count(*) FROM t".into(), ..Statement::default() };
-    assert_eq!(dry_run.run(Stamp::default(), count).unwrap().result.rows, [[Value::Integer(1)]]);
+    let count = dry_run.run(Stamp::default(), command("SELECT count(*) FROM t")).unwrap();
+    assert_eq!(result(count).rows, [[Value::Integer(1)]]);
 }

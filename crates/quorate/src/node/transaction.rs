@@ -9,10 +9,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use quorate_apply::{DryRunError, DryRunResult};
 use quorate_consensus::{HOLD_MAX, Hold, Member, ProposeError};
 use quorate_env::{Env, Instant, timeout_at};
-use quorate_model::{Failure, FailureKind, NodeId, Outcome, Position, Stamp, Statement, StoreFault};
-use quorate_sql::apply::{DryRunError, DryRunResult};
+use quorate_model::{Failure, FailureKind, NodeId, Outcome, Position, SqlCommand, Stamp, Statement, StoreFault};
 use quorate_sql::store::DryRun;
 use quorate_sql::validate::StatementKind;
 use quorate_wire::{
@@ -125,7 +125,7 @@ impl TransactionHost for Local {
             let dry_run = Arc::clone(&self.dry_run);
             let ran = self.env.blocking(move || {
                 gateway.check_step(statement.clone()).map_err(DryRunError::Failed)?;
-                dry_run.run(stamp, statement)
+                dry_run.run(stamp, SqlCommand::Statement(statement.into()).into())
             });
             ran.await.unwrap_or(Err(DryRunError::Over)).map_err(|error| match error {
                 DryRunError::Failed(failure) => failure.into(),

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use prost::{Message, Oneof};
-use quorate_model::{CommandResult, Outcome, Position, Reply, SqlReply, Stamp, Statement, codec};
-use quorate_sql::apply::DryRunResult;
+use quorate_apply::DryRunResult;
+use quorate_model::{Outcome, Position, Reply, Stamp, Statement, codec};
 use quorate_wire::CallFailure;
 
 use super::convert::newer;
@@ -151,7 +151,7 @@ impl From<Result<DryRunResult, Error>> for Told {
 
 impl From<DryRunResult> for Ran {
     fn from(DryRunResult { result, recorded }: DryRunResult) -> Self {
-        let outcome = Ok(Reply { results: [CommandResult::Sql(SqlReply::Statement(result))].into() });
+        let outcome = Ok(Reply { results: [result].into() });
         let recorded = recorded.map(|Stamp { now, seed }| WireStamp { now, seed });
         Self { result: codec::encode_outcome(&outcome), recorded }
     }
@@ -161,9 +161,7 @@ impl Ran {
     fn result(self) -> Option<DryRunResult> {
         let reply = codec::decode_outcome(&self.result).ok()?.ok()?;
         let mut results = reply.results.into_iter();
-        let (Some(CommandResult::Sql(SqlReply::Statement(result))), None) = (results.next(), results.next()) else {
-            return None;
-        };
+        let (Some(result), None) = (results.next(), results.next()) else { return None };
         let recorded = self.recorded.map(|WireStamp { now, seed }| Stamp { now, seed });
         Some(DryRunResult { result, recorded })
     }

@@ -6,10 +6,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use quorate_apply::DryRunResult;
 use quorate_consensus::HOLD_MAX;
 use quorate_env::{Instant, timeout, timeout_at};
 use quorate_model::{Outcome, Position, Statement};
-use quorate_sql::apply::DryRunResult;
 use quorate_wire::{StreamReceiver, StreamSender};
 
 use super::network::{ROUNDING, no_answer};

@@ -100,7 +100,7 @@ fn endless_statements_are_stopped() {
 
 #[test]
 fn a_schema_check_that_takes_too_long_is_a_fault() {
-    let name = "apply::tests::budget::a_schema_check_that_takes_too_long_is_a_fault";
+    let name = "machine::tests::budget::a_schema_check_that_takes_too_long_is_a_fault";
     crate::usage::tests::in_its_own_process(name, check_without_time);
 }
 
@@ -109,9 +109,9 @@ fn check_without_time() {
     let columns: Vec<String> = (0..1900).map(|number| format!("a + {number} AS c{number}")).collect();
     node.ok(&format!("CREATE VIEW wide AS SELECT {} FROM t", columns.join(", ")));
     let entries = [entry(node.next, &single("CREATE TABLE u (a)"))];
-    node.applier().determinism.budget.allow(Some(std::time::Duration::ZERO));
+    node.applier().machine().determinism.budget.allow(Some(std::time::Duration::ZERO));
     let fault = node.fault(&entries);
     assert!(matches!(fault, StoreFault::Slow(_)), "{fault}");
-    node.applier().determinism.budget.allow(None);
+    node.applier().machine().determinism.budget.allow(None);
     assert!(node.apply(&entries)[0].is_ok());
 }

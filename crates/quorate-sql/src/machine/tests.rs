@@ -8,13 +8,12 @@ use quorate_model::limits::FORMAT_LEVEL;
 use quorate_model::{
     Command, CommandResult, ControlCommand, ControlReply, Entry, Epoch, Failure, FailureKind, GroupId, LogId, Mode,
     NodeId, Origin, Outcome, Param, Payload, Proposal, Reply, SessionId, SqlCommand, SqlReply, Stamp, Statement,
-    StatementResult, StoreFault, Value,
+    StatementResult, StoreFault, StoreIdentity, Value,
 };
 
-use super::Applier;
+use super::{Applier, SqlMachine};
 use crate::extensions::Extensions;
 use crate::generation::Generations;
-use crate::identity::StoreIdentity;
 use crate::{connection, logical_hash};
 
 mod budget;
@@ -70,7 +69,7 @@ impl Node {
     pub(super) fn restart_with_cache(&mut self, bytes: u32) {
         self.applier = None;
         let conn = connection::open_writer(&self.generations.current(), bytes).unwrap();
-        self.applier = Some(Applier::open(conn, &IDENTITY, &Extensions::default()).unwrap());
+        self.applier = Some(Applier::new(SqlMachine::open(conn, &IDENTITY, &Extensions::default()).unwrap()).unwrap());
     }
 
     pub(super) fn applier(&mut self) -> &mut Applier {
@@ -78,7 +77,7 @@ impl Node {
     }
 
     pub(super) fn conn(&self) -> &rusqlite::Connection {
-        self.applier.as_ref().unwrap().connection()
+        self.applier.as_ref().unwrap().machine().connection()
     }
 
     pub(super) fn apply(&mut self, entries: &[Entry]) -> Vec<Outcome> {
@@ -204,7 +203,7 @@ fn a_database_of_another_cluster_is_not_opened() {
     let node = Node::new();
     let conn = connection::open_writer(&node.generations.current(), 1 << 20).unwrap();
     let other = StoreIdentity { cluster: 8, ..IDENTITY };
-    assert!(Applier::open(conn, &other, &Extensions::default()).unwrap_err().to_string().contains("belongs to"));
+    assert!(SqlMachine::open(conn, &other, &Extensions::default()).err().unwrap().to_string().contains("belongs to"));
 }
 
 #[test]

@@ -202,10 +202,10 @@ fn a_search_too_long_in_one_step_is_a_fault() {
     node.ok(&format!("INSERT INTO f VALUES ('{}')", "a ".repeat(200_000)));
     let sql = format!("INSERT INTO t SELECT count(*) FROM f WHERE f MATCH '{}'", "a ".repeat(30));
     let entries = [insert(node.next, &sql)];
-    node.applier().determinism.budget.allow(Some(Duration::ZERO));
+    node.applier().machine().determinism.budget.allow(Some(Duration::ZERO));
     let fault = node.fault(&entries);
     assert!(matches!(fault, StoreFault::Slow(_)), "{fault}");
-    node.applier().determinism.budget.allow(None);
+    node.applier().machine().determinism.budget.allow(None);
     assert!(node.apply(&entries)[0].is_ok());
 }
 
@@ -215,10 +215,10 @@ fn a_statement_that_takes_too_long_is_a_fault() {
         SELECT i FROM n";
     let mut node = Node::with(SETUP);
     let entries = [insert(2, WORK)];
-    node.applier().determinism.budget.allow(Some(Duration::ZERO));
+    node.applier().machine().determinism.budget.allow(Some(Duration::ZERO));
     let fault = node.fault(&entries);
     assert!(matches!(fault, StoreFault::Slow(_)), "{fault}");
-    node.applier().determinism.budget.allow(None);
+    node.applier().machine().determinism.budget.allow(None);
     assert!(node.apply(&entries)[0].is_ok());
     assert_eq!(node.value("SELECT count(*) FROM t"), Value::Integer(9999));
 }

@@ -1,18 +1,18 @@
 //! Keeps the cached schema, here and inside SQLite, as it would be on a newly opened connection.
 
+use quorate_apply::{Engine, Trouble};
 use quorate_model::{Failure, StoreFault};
 
-use super::Applier;
-use super::batch::ROLLBACK;
+use super::SqlMachine;
 use crate::authorizer::Effects;
-use crate::classify::{self, Trouble};
+use crate::classify;
 use crate::schema_check::Schema;
 
 /// A schema change that is rolled back makes SQLite discard its loaded schema, statistics and virtual tables.
 const RELOAD: [&str; 4] =
     ["SAVEPOINT reload", "CREATE TABLE _quorate_reload (a)", "ROLLBACK TO reload", "RELEASE reload"];
 
-impl Applier {
+impl SqlMachine {
     /// Refreshes the caches after a statement with these effects, or after a rollback that undid them. Must run in a
     /// transaction.
     pub(super) fn refresh_caches(&mut self, effects: Effects) -> Result<(), StoreFault> {
@@ -22,7 +22,7 @@ impl Applier {
         if effects.statistics {
             // SQLite keeps loaded statistics until it loads the schema again, whatever happens to their rows.
             self.forget_schema()?;
-            self.staged.effects.schema = true;
+            self.scopes.innermost.schema = true;
         }
         self.db.flush();
         self.load_schema().map_err(|error| classify::own(&error))
@@ -31,10 +31,8 @@ impl Applier {
     /// Handles a statement that left a schema that SQLite can't read back. SQLite reports the database as damaged and
     /// writes no more in this transaction, so all of it is rolled back.
     pub(super) fn unreadable(&mut self, failure: Failure) -> Trouble {
-        match self.own(ROLLBACK) {
-            Ok(()) => failure.into(),
-            Err(fault) => fault.into(),
-        }
+        self.roll_back();
+        failure.into()
     }
 
     /// Makes SQLite load the schema again before its next use.

@@ -1,11 +1,12 @@
 //! One statement: prepared or found prepared, bound, run within the budget, and its result read by storage class.
 
+use quorate_apply::{Surroundings, Trouble};
 use quorate_model::limits::RETURNED_BYTES_MAX;
-use quorate_model::{CommandResult, Failure, FailureKind, Param, Row, Statement, StatementResult, StoreFault, Value};
+use quorate_model::{Failure, FailureKind, Param, Row, Statement, StatementResult, StoreFault, Value};
 
-use super::{Applier, Note};
+use super::{Note, SqlMachine};
 use crate::authorizer::{Effects, Mode};
-use crate::classify::{Context, Trouble, classify, of_schema_text, own};
+use crate::classify::{Context, classify, of_schema_text, own};
 use crate::determinism::budget::Spent;
 use crate::ffi::database::Prepared;
 use crate::schema_check::{check_columns, check_text, is_plain};
@@ -61,16 +62,14 @@ impl From<Failure> for Ended {
     }
 }
 
-impl Applier {
-    /// Runs a statement of an entry. `earlier` are the results of the commands before it. `returned` counts the bytes
-    /// that the entry's statements have returned.
+impl SqlMachine {
+    /// Runs a statement of an entry.
     pub(super) fn statement(
         &mut self,
         statement: &Statement<Param>,
-        earlier: &[CommandResult],
-        returned: &mut usize,
+        surroundings: Surroundings<'_>,
     ) -> Result<StatementResult, Trouble> {
-        self.guarded(|applier, effects| applier.try_statement(statement, earlier, returned, effects))
+        self.guarded(|machine, effects| machine.try_statement(statement, surroundings, effects))
     }
 
     /// Runs an SQL command, separates its failures from faults of the node, and updates the caches for its effects.
@@ -97,7 +96,7 @@ impl Applier {
                 classify(&error, Context { write_failed, refusal })
             }
         });
-        self.staged.effects.add(effects);
+        self.scopes.innermost.add(effects);
         if !self.db.connection().is_autocommit() && !matches!(done, Err(Trouble::Fault(_))) {
             self.refresh_caches(effects)?;
         }
@@ -112,8 +111,7 @@ impl Applier {
     fn try_statement(
         &mut self,
         statement: &Statement<Param>,
-        earlier: &[CommandResult],
-        returned: &mut usize,
+        Surroundings { earlier, returned }: Surroundings<'_>,
         effects: &mut Effects,
     ) -> Result<StatementResult, Ended> {
         self.prepare(&statement.sql)?;

@@ -1,9 +1,9 @@
 //! Exactly-once retries: the requests of each session and their outcomes.
 //!
-//! Sessions are stored in `_quorate_sessions`, each with its small outcomes above the floor ([`recent`]). The other
-//! outcomes are stored in `_quorate_outcomes`. Both tables change in the same transaction as the data, so a retry finds
-//! either its outcome or no trace of the first attempt. The sessions are cached in memory, without the contents of
-//! `_quorate_outcomes`. If a batch is rolled back, its changes to the cache are undone.
+//! Each session is a [record](SessionRecord) that includes its small outcomes above the floor ([`recent`]). Every other
+//! outcome is a record of its own. Both change in the same transaction as the data, so a retry finds either its outcome
+//! or no trace of the first attempt. The sessions are cached in memory, without the outcomes that have a record of
+//! their own. If a batch is rolled back, its changes to the cache are undone.
 //!
 //! # Invariants
 //!
@@ -21,10 +21,8 @@ use quorate_env::mutant::Mutant;
 use quorate_model::codec::{append_outcome, canonical_outcome_len, decode_outcome};
 use quorate_model::limits::{KEPT_OUTCOME_BYTES_MAX, SESSION_WINDOW};
 use quorate_model::{Failure, FailureKind, Origin, Outcome, StoreFault};
-use rusqlite::{Connection, Row, params};
 
-use crate::apply::Db;
-use crate::classify;
+use crate::{Records, SessionRecord};
 
 mod recent;
 
@@ -39,49 +37,10 @@ pub const SESSIONS_MAX: usize = 65_536;
 /// The most expired sessions that one entry removes.
 pub const EXPIRED_PER_ENTRY: usize = 2;
 
-/// The most small outcomes that all sessions together keep in their rows, and in memory.
+/// The most small outcomes that all sessions together keep in their records, and in memory.
 const SMALL_MAX: usize = 1 << 20;
 
-/// The tables of sessions.
-pub(crate) const TABLES: [&str; 2] = [
-    "CREATE TABLE _quorate_sessions (
-    session INTEGER PRIMARY KEY, used INTEGER NOT NULL, floor INTEGER NOT NULL, highest INTEGER NOT NULL, recent BLOB
-) STRICT",
-    "CREATE TABLE _quorate_outcomes (
-    session INTEGER NOT NULL, sequence INTEGER NOT NULL, outcome BLOB, PRIMARY KEY (session, sequence)
-) STRICT, WITHOUT ROWID",
-];
-
-/// Adds the column that the first layout did not have.
-const UPGRADE: &str = "ALTER TABLE _quorate_sessions ADD COLUMN recent BLOB";
-
-const ANY: &str = "SELECT session, used, floor, highest FROM _quorate_sessions LIMIT 0";
-const ALL: &str = "SELECT session, used, floor, highest, recent,
-    (SELECT max(sequence) FROM _quorate_outcomes o WHERE o.session = s.session) FROM _quorate_sessions s";
-const PUT: &str = "REPLACE INTO _quorate_sessions (session, used, floor, highest, recent) VALUES (?1, ?2, ?3, ?4, ?5)";
-const REMOVE: &str = "DELETE FROM _quorate_sessions WHERE session = ?1";
-const END_ALL: [&str; 2] = ["DELETE FROM _quorate_sessions", "DELETE FROM _quorate_outcomes"];
-const ANY_OUTCOME: &str = "SELECT session, sequence, outcome FROM _quorate_outcomes LIMIT 0";
-const OUTCOME: &str = "SELECT outcome FROM _quorate_outcomes WHERE session = ?1 AND sequence = ?2";
-const KEEP: &str = "REPLACE INTO _quorate_outcomes (session, sequence, outcome) VALUES (?1, ?2, ?3)";
-const FORGET: &str = "DELETE FROM _quorate_outcomes WHERE session = ?1 AND sequence <= ?2";
-
-/// Upgrades the tables from an older layout.
-pub(crate) fn upgrade(conn: &Connection) -> rusqlite::Result<()> {
-    if conn.prepare(ALL).is_ok() { Ok(()) } else { conn.execute(UPGRADE, []).map(drop) }
-}
-
-/// Fails if the tables do not exist, or do not have the layout of this version or an earlier one.
-pub(crate) fn check_tables(conn: &Connection) -> rusqlite::Result<()> {
-    [ANY, ANY_OUTCOME].iter().try_for_each(|sql| conn.prepare(sql).map(drop))
-}
-
-/// Ends all sessions.
-pub(crate) fn end_all(conn: &Connection) -> rusqlite::Result<()> {
-    END_ALL.iter().try_for_each(|sql| conn.execute(sql, []).map(drop))
-}
-
-/// The largest sequence, limited by SQLite's integers.
+/// The largest sequence: engines keep it as a signed number.
 const SEQUENCE_MAX: u64 = i64::MAX as u64;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -94,8 +53,8 @@ struct Session {
     highest: u64,
     /// Its small outcomes.
     recent: Recent,
-    /// No sequence above this has an outcome in `_quorate_outcomes`; 0 if there is none above the floor.
-    highest_in_table: u64,
+    /// No sequence above this has an outcome with a record of its own; 0 if there is none above the floor.
+    highest_of_records: u64,
 }
 
 /// The answer of a session to a request.
@@ -109,7 +68,7 @@ pub(crate) enum Admission {
 
 /// The sessions as of the last entry.
 #[derive(Debug, Default)]
-pub(crate) struct Sessions {
+pub struct Sessions {
     all: BTreeMap<u64, Session>,
     /// By last use, the longest idle first.
     by_use: BTreeSet<(u64, u64)>,
@@ -117,39 +76,38 @@ pub(crate) struct Sessions {
     small: usize,
     /// The sessions that the present batch has changed, with their state before it.
     before: BTreeMap<u64, Option<Session>>,
-    /// Outcomes of `_quorate_outcomes` to delete when the present batch ends: a session, and the last sequence to
-    /// delete.
+    /// Outcomes whose records are to be removed when the present batch ends: a session and the last such sequence.
     given_up: BTreeMap<u64, u64>,
-    /// Outcomes of the present batch for `_quorate_outcomes`, by session and sequence; `None` for one that is too large
-    /// to keep. They are written when the batch ends, because some of them may be discarded again by then.
+    /// Outcomes of the present batch that get a record of their own, by session and sequence; `None` for one that is
+    /// too large to keep. They are written when the batch ends, because some of them may be discarded again by then.
     fresh: BTreeMap<(u64, u64), Option<Vec<u8>>>,
     /// An empty buffer for the next outcome.
     encoded: Vec<u8>,
 }
 
 impl Sessions {
-    /// Loads the sessions from the database.
-    pub(crate) fn load(conn: &Connection) -> Result<Self, StoreFault> {
-        let own = |error: rusqlite::Error| classify::own(&error);
+    /// Loads the sessions from the records.
+    pub(crate) fn load(records: &mut impl Records) -> Result<Self, StoreFault> {
         let mut sessions = Self::default();
-        let mut statement = conn.prepare(ALL).map_err(own)?;
-        let mut rows = statement.query([]).map_err(own)?;
-        while let Some(row) = rows.next().map_err(own)?.filter(|_| !Mutant::SessionsForgotten.is_on()) {
-            let (id, session) = Session::of(row).map_err(own)?;
+        for (record, highest_of_records) in records.sessions()? {
+            if Mutant::SessionsForgotten.is_on() {
+                break;
+            }
+            let SessionRecord { id, used, floor, highest, recent } = record;
             let damaged = || StoreFault::Damaged(format!("the outcomes of session {id} can't be decoded"));
-            sessions.replace(id, Some(session.ok_or_else(damaged)?));
+            let recent = Recent::decode(&recent).ok_or_else(damaged)?;
+            sessions.replace(id, Some(Session { used, floor, highest, recent, highest_of_records }));
         }
         Ok(sessions)
     }
 
     /// The number of sessions.
-    pub(crate) fn count(&self) -> u64 {
+    pub fn count(&self) -> u64 {
         self.all.len() as u64
     }
 
-    /// The number of outcomes that the sessions keep in their rows.
-    #[cfg(test)]
-    pub(crate) fn small(&self) -> usize {
+    /// The number of small outcomes that the records of sessions include.
+    pub fn small(&self) -> usize {
         self.small
     }
 
@@ -164,7 +122,12 @@ impl Sessions {
     }
 
     /// Decides whether a request is to be run.
-    pub(crate) fn admit(&mut self, db: &mut Db, origin: Origin, now: u64) -> Result<Admission, StoreFault> {
+    pub(crate) fn admit(
+        &mut self,
+        records: &mut impl Records,
+        origin: Origin,
+        now: u64,
+    ) -> Result<Admission, StoreFault> {
         let (id, sequence) = (origin.session.0, origin.sequence);
         let has_ended = self.all.get(&id).is_none_or(|session| expired(session.used, now));
         if has_ended && Mutant::ExpiredIsFresh.is_on() {
@@ -190,7 +153,7 @@ impl Sessions {
         }
         match session.recent.get(sequence) {
             Some(bytes) => again(id, sequence, bytes),
-            None if sequence <= session.highest_in_table => self.look_up(db, id, sequence),
+            None if sequence <= session.highest_of_records => self.look_up(records, id, sequence),
             None => Ok(Admission::Fresh),
         }
     }
@@ -209,8 +172,9 @@ impl Sessions {
         self.small -= session.recent.len();
         session.recent.forget(floor);
         self.small += session.recent.len();
-        if session.highest_in_table > 0 {
-            session.highest_in_table = if session.highest_in_table > floor { session.highest_in_table } else { 0 };
+        if session.highest_of_records > 0 {
+            session.highest_of_records =
+                if session.highest_of_records > floor { session.highest_of_records } else { 0 };
             self.give_up(id, floor);
         }
     }
@@ -232,7 +196,7 @@ impl Sessions {
             return;
         }
         self.remember(id);
-        if self.replace(id, None).is_some_and(|session| session.highest_in_table > 0) {
+        if self.replace(id, None).is_some_and(|session| session.highest_of_records > 0) {
             self.give_up(id, SEQUENCE_MAX);
         }
     }
@@ -249,7 +213,7 @@ impl Sessions {
             bytes.clear();
             self.encoded = bytes;
         } else {
-            session.highest_in_table = session.highest_in_table.max(sequence);
+            session.highest_of_records = session.highest_of_records.max(sequence);
             self.fresh.insert((id, sequence), Some(bytes).filter(|bytes| is_kept(outcome, bytes.len())));
         }
     }
@@ -259,14 +223,11 @@ impl Sessions {
         *known = upto.max(*known);
     }
 
-    /// Looks up a request that may have been run in `_quorate_outcomes`.
-    fn look_up(&self, db: &mut Db, id: u64, sequence: u64) -> Result<Admission, StoreFault> {
-        let key = params![id.cast_signed(), sequence.cast_signed()];
+    /// Looks for the outcome of a request that may have been run among those with a record of their own.
+    fn look_up(&self, records: &mut impl Records, id: u64, sequence: u64) -> Result<Admission, StoreFault> {
         let found = match self.fresh.get(&(id, sequence)) {
             Some(bytes) => Some(bytes.clone()),
-            None => db
-                .first_row(OUTCOME, key, |row| row.get::<_, Option<Vec<u8>>>(0))
-                .map_err(|error| classify::own(&error))?,
+            None => records.outcome(id, sequence)?,
         };
         match found {
             None => Ok(Admission::Fresh),
@@ -279,24 +240,20 @@ impl Sessions {
     }
 
     /// Writes all changes of the batch so far, each time in full. The caller commits.
-    pub(crate) fn write(&self, db: &mut Db) -> rusqlite::Result<()> {
+    pub(crate) fn write(&self, records: &mut impl Records) -> Result<(), StoreFault> {
         for (id, upto) in &self.given_up {
-            db.execute(FORGET, params![id.cast_signed(), upto.cast_signed()])?;
+            records.remove_outcomes(*id, *upto)?;
         }
         for ((id, sequence), bytes) in &self.fresh {
             if self.given_up.get(id).is_none_or(|upto| sequence > upto) {
-                db.execute(KEEP, params![id.cast_signed(), sequence.cast_signed(), bytes])?;
+                records.write_outcome(*id, *sequence, bytes.as_deref())?;
             }
         }
         for id in self.before.keys() {
             match self.all.get(id) {
-                None => db.execute(REMOVE, [id.cast_signed()])?,
-                Some(session) => {
-                    let [id, used, floor, highest] =
-                        [*id, session.used, session.floor, session.highest].map(u64::cast_signed);
-                    db.execute(PUT, params![id, used, floor, highest, session.recent.encode()])?
-                }
-            };
+                None => records.remove_session(*id)?,
+                Some(session) => records.write_session(&session.record(*id))?,
+            }
         }
         Ok(())
     }
@@ -345,19 +302,14 @@ impl Sessions {
 }
 
 impl Session {
-    /// Decodes a row of [`ALL`]. The session is `None` if its small outcomes can't be decoded.
-    fn of(row: &Row<'_>) -> rusqlite::Result<(u64, Option<Self>)> {
-        let number = |column| row.get::<_, i64>(column).map(i64::cast_unsigned);
-        let highest_in_table = row.get::<_, Option<i64>>(5)?.map_or(0, i64::cast_unsigned);
-        let bytes = row.get_ref(4)?.as_blob_or_null()?.unwrap_or_default();
-        let (used, floor, highest) = (number(1)?, number(2)?, number(3)?);
-        let session = Recent::decode(bytes).map(|recent| Self { used, floor, highest, recent, highest_in_table });
-        Ok((number(0)?, session))
+    fn record(&self, id: u64) -> SessionRecord {
+        let Self { used, floor, highest, .. } = *self;
+        SessionRecord { id, used, floor, highest, recent: self.recent.encode() }
     }
 }
 
-/// Decodes the small outcomes of a row and encodes them again; `None` if they can't be decoded.
-pub(crate) fn reencode(bytes: &[u8]) -> Option<Vec<u8>> {
+/// Decodes the small outcomes of a session and encodes them again; `None` if they can't be decoded.
+pub fn reencode(bytes: &[u8]) -> Option<Vec<u8>> {
     Recent::decode(bytes).map(|recent| recent.encode())
 }
 

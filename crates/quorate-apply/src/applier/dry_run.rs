@@ -1,24 +1,20 @@
-//! Dry runs: the leader runs the statements of an interactive transaction before they are proposed.
+//! Dry runs: the leader runs the commands of an interactive transaction before they are proposed.
 //!
 //! Their transaction stays open and unseen, like that of work ahead. If other work needs the connection, it rolls the
-//! transaction back, and the dry run is over. The recorded statements are proposed as one entry, which every node runs,
+//! transaction back, and the dry run is over. The recorded commands are proposed as one entry, which every node runs,
 //! including this one.
 //!
 //! Invariants:
-//! - The open transaction holds the effects of the recorded statements, each under its stamp, on the applied state. A
-//!   statement that fails leaves no effects: the transaction is rolled back, and the statements recorded before it run
+//! - The open transaction holds the effects of the recorded commands, each under its stamp, on the applied state. A
+//!   command that fails leaves no effects: the transaction is rolled back, and the commands recorded before it run
 //!   again.
 //! - A dry run is continued only by the caller that began it: each dry run has its own number.
 
 use quorate_model::limits::{BUDGET_DEFAULT, COMMANDS_MAX};
-use quorate_model::{
-    CommandResult, Failure, FailureKind, Param, SqlReply, Stamp, Statement, StatementResult, StoreFault,
-};
+use quorate_model::{Command, CommandResult, Failure, FailureKind, Stamp, StoreFault};
 
 use super::Applier;
-use crate::classify::Trouble;
-use crate::usage::NoMemory;
-use crate::{stack, usage, vfs};
+use crate::{Allowance, Machine, Surroundings, Trouble};
 
 /// The failure text of a statement that was stopped because it took too long.
 const TOO_LONG: &str = "the statement takes too long for an interactive transaction, in which other writes wait for \
@@ -28,25 +24,25 @@ const TOO_LONG: &str = "the statement takes too long for an interactive transact
 #[derive(Debug, Default)]
 pub(super) struct OpenDryRun {
     number: u64,
-    recorded: Vec<(Stamp, Statement<Param>)>,
+    recorded: Vec<(Stamp, Command)>,
     results: Vec<CommandResult>,
     /// Bytes that the results return.
     returned: usize,
 }
 
-/// The effect of one statement of a dry run.
+/// The effect of one command of a dry run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DryRunResult {
     /// Its result.
-    pub result: StatementResult,
+    pub result: CommandResult,
     /// The stamp that it ran under, if it was recorded because it may have written.
     pub recorded: Option<Stamp>,
 }
 
-/// Why a statement of a dry run had no effect.
+/// Why a command of a dry run had no effect.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DryRunError {
-    /// The statement failed. The dry run goes on without it.
+    /// The command failed. The dry run goes on without it.
     #[error(transparent)]
     Failed(Failure),
     /// The connection was needed for other work, such as entries to apply or another dry run.
@@ -68,28 +64,23 @@ impl DryRunError {
     }
 }
 
-impl Applier {
+impl<M: Machine> Applier<M> {
     /// Begins a dry run on the applied state, and ends any other use of the open transaction. The calls of this dry run
     /// pass the same `number`.
     pub fn begin_dry_run(&mut self, number: u64) -> Result<(), StoreFault> {
         self.roll_back();
-        stack::for_write(|| self.open_dry_run())?;
+        M::with_stack(|| self.open_dry_run()).flatten()?;
         self.dry_run = Some(OpenDryRun { number, ..OpenDryRun::default() });
         Ok(())
     }
 
-    /// Runs one more statement at the time of `stamp`, or at the last applied time if that is later.
-    pub fn dry_run(
-        &mut self,
-        number: u64,
-        stamp: Stamp,
-        statement: Statement<Param>,
-    ) -> Result<DryRunResult, DryRunError> {
+    /// Runs one more command at the time of `stamp`, or at the last applied time if that is later.
+    pub fn dry_run(&mut self, number: u64, stamp: Stamp, command: Command) -> Result<DryRunResult, DryRunError> {
         let open = self.dry_run.take_if(|open| open.number == number);
         let Some(mut open) = open else { return Err(DryRunError::Over) };
         let stamp = Stamp { now: stamp.now.max(self.row.now), ..stamp };
-        self.determinism.budget.set_dry_run(true);
-        let done = stack::for_write(|| self.play(&mut open, stamp, statement)).map_err(|error| match error {
+        self.machine.allow(Allowance::DryRun);
+        let done = with_stack::<M, _>(|| self.play(&mut open, stamp, command)).map_err(|error| match error {
             DryRunError::Fault(StoreFault::Slow(_)) => Failure::new(FailureKind::Budget, TOO_LONG).into(),
             DryRunError::Fault(StoreFault::TooMuch(why)) => Failure::new(FailureKind::TooBig, why).into(),
             error => error,
@@ -97,11 +88,11 @@ impl Applier {
         let done = self.check_not_closing().map_err(DryRunError::Fault).and(done);
         let is_over = match &done {
             Ok(_) => false,
-            Err(DryRunError::Failed(_)) => stack::for_write(|| self.replay(&mut open)).is_err(),
+            Err(DryRunError::Failed(_)) => with_stack::<M, _>(|| self.replay(&mut open)).is_err(),
             Err(_) => true,
         };
-        self.determinism.budget.set_dry_run(false);
-        vfs::clock::set(None);
+        self.machine.allow(Allowance::Usual);
+        self.machine.clear_stamp();
         if is_over {
             self.roll_back();
         } else {
@@ -119,35 +110,27 @@ impl Applier {
 
     /// Begins the transaction in the same way as for an entry.
     fn open_dry_run(&mut self) -> Result<(), StoreFault> {
-        self.begin()?;
-        self.reset_changes()?;
-        self.determinism.begin(self.db.connection(), None, 0, BUDGET_DEFAULT);
-        Ok(())
+        self.machine.begin()?;
+        self.machine.begin_commands(None, 0, BUDGET_DEFAULT)
     }
 
-    /// Runs a statement and records it, unless it only reads.
-    fn play(
-        &mut self,
-        open: &mut OpenDryRun,
-        stamp: Stamp,
-        statement: Statement<Param>,
-    ) -> Result<DryRunResult, DryRunError> {
-        let left = self.determinism.budget.left();
-        // Pauses of the caller between statements do not count.
-        self.determinism.budget.begin(None, left);
+    /// Runs a command and records it, unless it only reads.
+    fn play(&mut self, open: &mut OpenDryRun, stamp: Stamp, command: Command) -> Result<DryRunResult, DryRunError> {
+        let left = self.machine.budget_left();
+        // Pauses of the caller between commands do not count.
+        self.machine.resume_budget(left);
         let mut returned = open.returned;
-        vfs::clock::set(Some(stamp.now));
-        self.determinism.seed(stamp.seed);
-        usage::forget();
-        let result = self.statement(&statement, &open.results, &mut returned);
-        if let Some(fault) = usage::swallowed() {
+        self.machine.enter(stamp.now);
+        self.machine.set_stamp(stamp);
+        let surroundings = Surroundings { earlier: &open.results, returned: &mut returned };
+        let result = self.machine.run(&command, surroundings);
+        if let Some(fault) = self.machine.hidden_fault() {
             return Err(fault.into());
         }
         let result = result?;
-        let reads = self.db.get(&statement.sql).is_some_and(|prepared| prepared.statement().readonly());
-        if reads {
-            // The entry will not contain this statement, so its steps do not count.
-            self.determinism.budget.begin(None, left);
+        if self.machine.only_reads(&command) {
+            // The entry will not contain this command, so its steps do not count.
+            self.machine.resume_budget(left);
             return Ok(DryRunResult { result, recorded: None });
         }
         if open.recorded.len() >= COMMANDS_MAX {
@@ -155,24 +138,22 @@ impl Applier {
             return Err(DryRunError::Failed(Failure::new(FailureKind::TooBig, text)));
         }
         open.returned = returned;
-        open.results.push(CommandResult::Sql(SqlReply::Statement(result.clone())));
-        open.recorded.push((stamp, statement));
+        open.results.push(result.clone());
+        open.recorded.push((stamp, command));
         Ok(DryRunResult { result, recorded: Some(stamp) })
     }
 
-    /// Restores the state of the open transaction from before a statement failed.
+    /// Restores the state of the open transaction from before a command failed.
     fn replay(&mut self, open: &mut OpenDryRun) -> Result<(), DryRunError> {
         self.roll_back();
         self.open_dry_run()?;
         let before = std::mem::replace(open, OpenDryRun { number: open.number, ..OpenDryRun::default() });
-        before.recorded.into_iter().try_for_each(|(stamp, statement)| self.play(open, stamp, statement).map(|_| ()))
+        before.recorded.into_iter().try_for_each(|(stamp, command)| self.play(open, stamp, command).map(|_| ()))
     }
 }
 
-impl From<NoMemory> for DryRunError {
-    fn from(none: NoMemory) -> Self {
-        Self::Fault(none.into())
-    }
+fn with_stack<M: Machine, T>(run: impl FnOnce() -> Result<T, DryRunError>) -> Result<T, DryRunError> {
+    M::with_stack(run)?
 }
 
 impl From<Failure> for DryRunError {

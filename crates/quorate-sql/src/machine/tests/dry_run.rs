@@ -1,9 +1,9 @@
 //! Dry runs: the entry of an interactive transaction returns what its dry run returned, or it does nothing.
 
 use proptest::prelude::*;
-use quorate_model::{DryRunRecord, SqlReply};
+use quorate_apply::{DryRunError, DryRunResult};
+use quorate_model::DryRunRecord;
 
-use super::super::{DryRunError, DryRunResult};
 use super::*;
 
 const SETUP: &[&str] = &[
@@ -44,7 +44,7 @@ impl Recorded {
         if let Some(stamp) = ran.recorded {
             self.commands.push(command(sql));
             self.stamps.push(stamp);
-            self.results.push(CommandResult::Sql(SqlReply::Statement(ran.result)));
+            self.results.push(ran.result);
         }
     }
 
@@ -60,7 +60,7 @@ impl Node {
     }
 
     fn dry_run(&mut self, number: u64, sql: &str, seed: u64) -> Result<DryRunResult, DryRunError> {
-        self.applier().dry_run(number, Stamp { now: START, seed }, statement(sql, vec![]))
+        self.applier().dry_run(number, Stamp { now: START, seed }, command(sql))
     }
 
     /// Dry-runs statements, of which some may fail.
@@ -165,10 +165,10 @@ fn a_dry_run_goes_on_after_a_slow_statement_fails() {
     let mut node = Node::with(SETUP);
     node.applier().begin_dry_run(1).unwrap();
     node.dry_run(1, STATEMENTS[1], 1).unwrap();
-    node.applier().determinism.budget.allow(Some(std::time::Duration::ZERO));
+    node.applier().machine().determinism.budget.allow(Some(std::time::Duration::ZERO));
     let work = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 9999) SELECT count(*) FROM n";
     let failed = node.dry_run(1, work, 2).unwrap_err();
     assert!(matches!(&failed, DryRunError::Failed(failure) if failure.kind == FailureKind::Budget), "{failed}");
-    node.applier().determinism.budget.allow(None);
+    node.applier().machine().determinism.budget.allow(None);
     node.dry_run(1, work, 3).unwrap();
 }

@@ -1,9 +1,9 @@
 //! Exactly-once: the guarantees of sessions across batches and restarts.
 
+use quorate_apply::session::{SESSION_IDLE_NANOS, SESSIONS_MAX};
 use quorate_model::limits::{KEPT_OUTCOME_BYTES_MAX, SESSION_WINDOW};
 
 use super::*;
-use crate::session::{SESSION_IDLE_NANOS, SESSIONS_MAX, Sessions};
 
 /// A request of a session that inserts a row.
 fn request(session: u64, sequence: u64, floor: u64) -> Proposal {
@@ -35,7 +35,7 @@ fn count(node: &mut Node) -> i64 {
 
 /// The number of outcomes that the database keeps.
 fn kept(node: &Node) -> usize {
-    in_table(node) + Sessions::load(node.conn()).unwrap().small()
+    in_table(node) + node.applier.as_ref().unwrap().sessions().small()
 }
 
 /// The number of those that have a row of their own.

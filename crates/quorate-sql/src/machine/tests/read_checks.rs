@@ -68,7 +68,7 @@ fn read_checks_run_under_their_own_stamps() {
     let mut node = Node::with(SETUP);
     let stamp = Stamp { now: 7 * SECOND, seed: 5 };
     crate::vfs::clock::set(Some(stamp.now));
-    node.applier().determinism.seed(stamp.seed);
+    node.applier().machine().determinism.seed(stamp.seed);
     let seen: i64 = node.conn().query_row(SEEN, [], |row| row.get(0)).unwrap();
     crate::vfs::clock::set(None);
     let read_check = ReadCheck { stamp, ..gives(query(SEEN, vec![]), &[seen]) };

@@ -15,7 +15,7 @@ use quorate_model::{Entry, LogId, Outcome, Payload, StoreFault};
 
 use super::Applier;
 use super::batch::{Doing, Item, Stop};
-use crate::stack;
+use crate::{Allowance, Machine};
 
 /// The time limit for running ahead. Work that takes longer runs when it is applied, and the writer stays free until
 /// then.
@@ -30,16 +30,16 @@ pub(super) struct Ahead {
     is_ended: bool,
 }
 
-impl Applier {
+impl<M: Machine> Applier<M> {
     /// Runs entries that will probably be applied next, and drops others that ran ahead. Entries that do not follow the
     /// applied ones are ignored. Errors are ignored too; they recur when the entries are applied.
     pub fn prefetch(&mut self, entries: &[Entry]) {
         self.give_way();
         let next = self.row.applied.log_id.map_or(0, |id| id.index.saturating_add(1));
         if entries.first().is_some_and(|entry| entry.log_id.index == next) {
-            self.determinism.budget.allow(Some(AHEAD_MAX));
-            let done = stack::for_write(|| self.run_ahead(entries));
-            self.determinism.budget.allow(None);
+            self.machine.allow(Allowance::Ahead(AHEAD_MAX));
+            let done = M::with_stack(|| self.run_ahead(entries)).map_err(Stop::Fault).flatten();
+            self.machine.allow(Allowance::Usual);
             if let Err(stop) = done {
                 let entry = entries.get(self.ahead.ids.len());
                 match stop {
@@ -53,7 +53,7 @@ impl Applier {
                 }
                 self.roll_back();
             }
-            crate::vfs::clock::set(None);
+            self.machine.clear_stamp();
         }
     }
 
@@ -72,7 +72,7 @@ impl Applier {
                 break;
             }
             if self.ahead.ids.is_empty() {
-                self.begin()?;
+                self.machine.begin()?;
             }
             let outcome = self.item(&item, &Doing::Together)?;
             self.ahead.ids.push(entry.log_id);
@@ -98,7 +98,7 @@ impl Applier {
             self.roll_back();
         }
         if self.ahead.ids.is_empty() {
-            self.begin()?;
+            self.machine.begin()?;
         }
         let ahead = std::mem::take(&mut self.ahead);
         outcomes.extend(ahead.outcomes);

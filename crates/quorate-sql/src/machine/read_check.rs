@@ -3,27 +3,26 @@
 //! Each runs under the clock and the randomness of the original read, and its steps count for the entry's budget. If
 //! the answer differs now, or the read fails, the caller has to run the transaction again.
 
+use quorate_apply::{Stores, Trouble};
 use quorate_env::mutant::Mutant;
 use quorate_model::{Failure, FailureKind, Read, ReadCheck, Statement};
 
 use super::statement::{Ended, bind, no_statement};
-use super::{Applier, Note};
+use super::{Note, SqlMachine};
 use crate::authorizer::{Effects, Mode};
-use crate::classify::Trouble;
 use crate::ffi::database::Prepared;
 use crate::rows_hash::RowsHash;
-use crate::{usage, vfs};
+use crate::usage;
 
 /// The number of characters of a query that the text of a conflict shows.
 const SHOWN_CHARS: usize = 80;
 
-impl Applier {
+impl SqlMachine {
     /// Runs a read again and compares its answer. Leaves the clock and the randomness of the read in place.
-    pub(super) fn read_check(&mut self, check: &ReadCheck) -> Result<(), Trouble> {
-        vfs::clock::set(Some(check.stamp.now));
-        self.determinism.seed(check.stamp.seed);
+    pub(super) fn check_read(&mut self, check: &ReadCheck) -> Result<(), Trouble> {
+        self.set_stamp(check.stamp);
         let Read::Sql(query) = &check.read;
-        match self.guarded(|applier, effects| applier.rows_hash(query, effects)) {
+        match self.guarded(|machine, effects| machine.rows_hash(query, effects)) {
             Ok(rows) if rows == check.answer || Mutant::ReadChecksIgnored.is_on() => Ok(()),
             Ok(_) => Err(conflict(query, "now returns other rows").into()),
             // Reporting these as a conflict would make the caller retry and fail in the same way: a query that is

@@ -11,15 +11,7 @@ use quorate_model::{
 
 use super::ahead::Ahead;
 use super::{Applier, HASHES_KEPT, Staged};
-use crate::applied_row;
-use crate::authorizer::Effects;
-use crate::classify;
-use crate::outcome_hash::OutcomeHash;
-use crate::usage::{self, NoMemory};
-
-pub(super) const BEGIN: &str = "BEGIN IMMEDIATE";
-pub(super) const COMMIT: &str = "COMMIT";
-pub(super) const ROLLBACK: &str = "ROLLBACK";
+use crate::{Allowance, Machine};
 
 /// A transaction that has taken this long takes no more entries. Callers and readers wait for its end, and a process
 /// that is killed has to repeat all of it.
@@ -28,7 +20,7 @@ const TRANSACTION_MAX: Duration = Duration::from_millis(100);
 /// Why a transaction was not committed.
 #[derive(Debug)]
 pub(super) enum Stop {
-    /// A statement ended it; the failure of that statement.
+    /// A command closed it; the failure of that command.
     Killed(Failure),
     /// A fault of the node.
     Fault(StoreFault),
@@ -37,12 +29,6 @@ pub(super) enum Stop {
 impl From<StoreFault> for Stop {
     fn from(fault: StoreFault) -> Self {
         Self::Fault(fault)
-    }
-}
-
-impl From<NoMemory> for Stop {
-    fn from(none: NoMemory) -> Self {
-        Self::Fault(none.into())
     }
 }
 
@@ -129,7 +115,7 @@ fn exceeds_a_node(fault: &StoreFault) -> bool {
     matches!(fault, StoreFault::Slow(_) | StoreFault::Memory(_) | StoreFault::TooMuch(_))
 }
 
-impl Applier {
+impl<M: Machine> Applier<M> {
     pub(super) fn batch(&mut self, entries: &[Entry], outcomes: &mut Vec<Outcome>) -> Result<(), StoreFault> {
         self.check_order(entries)?;
         self.verification = None;
@@ -208,11 +194,9 @@ impl Applier {
             Some(known) => Doing::Fails(known.failure),
             None => Doing::Alone,
         };
-        self.determinism.budget.be_patient(times);
-        usage::be_generous(times > 0);
+        self.machine.allow(Allowance::Again(times));
         let done = self.transaction(first, doing, outcomes);
-        self.determinism.budget.be_patient(0);
-        usage::be_generous(false);
+        self.machine.allow(Allowance::Usual);
         done.map_err(|undone| match undone.stop {
             Stop::Fault(fault) => {
                 self.note_failing(first.first(), fault.clone());
@@ -280,9 +264,9 @@ impl Applier {
             self.end_batch()?;
         }
         self.check_not_closing()?;
-        self.own(COMMIT)?;
+        self.machine.commit()?;
         if Mutant::SessionsOutsideTransaction.is_on() {
-            self.sessions.write(&mut self.db).map_err(|error| classify::own(&error))?;
+            self.sessions.write(&mut self.machine)?;
         }
         self.adopt();
         Ok(())
@@ -291,13 +275,10 @@ impl Applier {
     /// Writes the sessions and the applied row at the end of a batch. If more entries follow, both are written again.
     pub(super) fn end_batch(&mut self) -> Result<(), StoreFault> {
         self.staged.row.outcome_hash = self.staged.hash.value();
-        let own = |error: rusqlite::Error| classify::own(&error);
         if !Mutant::SessionsOutsideTransaction.is_on() {
-            self.sessions.write(&mut self.db).map_err(own)?;
+            self.sessions.write(&mut self.machine)?;
         }
-        let (db, row) = (&mut self.db, &self.staged.row);
-        row.write(|values| db.execute(applied_row::WRITE, values)).map_err(own)?;
-        Ok(())
+        self.machine.write_applied_row(&self.staged.row)
     }
 
     pub(super) fn item(&mut self, item: &Item, doing: &Doing) -> Result<Outcome, Stop> {
@@ -317,19 +298,10 @@ impl Applier {
         Ok(outcome.unwrap_or_else(|| Ok(Reply::default())))
     }
 
-    /// Begins a transaction, and refreshes the caches after earlier rollbacks.
-    pub(super) fn begin(&mut self) -> Result<(), StoreFault> {
-        self.db.execute(BEGIN, []).map_err(|error| classify::own(&error))?;
-        self.refresh_caches(self.staged.undone_effects)?;
-        self.staged.undone_effects = Effects::default();
-        Ok(())
-    }
-
     fn adopt(&mut self) {
         self.sessions.adopt();
         self.rejected.adopt(&std::mem::take(&mut self.staged.rejected));
         self.row.clone_from(&self.staged.row);
-        self.staged.effects = Effects::default();
         self.verification = self.staged.verification.take();
         self.hashes.extend(self.staged.hashes.drain(..));
         let surplus = self.hashes.len().saturating_sub(HASHES_KEPT);
@@ -337,16 +309,10 @@ impl Applier {
     }
 
     pub(super) fn roll_back(&mut self) {
-        if !self.db.connection().is_autocommit() {
-            // A failure is ignored: SQLite rolls back when the connection is closed.
-            drop(self.db.execute(ROLLBACK, []));
-        }
+        self.machine.roll_back();
         self.ahead = Ahead::default();
         self.dry_run = None;
         self.sessions.undo();
-        let mut undone_effects = self.staged.undone_effects;
-        undone_effects.add(self.staged.effects);
-        let hash = OutcomeHash::new(self.row.outcome_hash);
-        self.staged = Staged { row: self.row.clone(), hash, undone_effects, ..Staged::default() };
+        self.staged = Staged::new(&self.row);
     }
 }

@@ -3,22 +3,22 @@
 //! Invariant: rows, counters and failures are the same as if the statement had run once per row in the same entry. The
 //! result is the sum of those results.
 
+use quorate_apply::Trouble;
 use quorate_model::{Bulk, Failure, FailureKind, StatementResult};
 
 use super::statement::{Ended, no_statement, rowid_exhausted};
-use super::{Applier, Note};
+use super::{Note, SqlMachine};
 use crate::authorizer::{Effects, Mode};
-use crate::classify::Trouble;
 use crate::determinism::counters::Counters;
 use crate::ffi::database::Prepared;
 use crate::validate::near::check_bound;
 use crate::value::BoundRaw;
 
-impl Applier {
+impl SqlMachine {
     /// Runs a bulk statement of an entry. A failure names the row at which it occurred.
     pub(super) fn bulk(&mut self, bulk: &Bulk) -> Result<StatementResult, Trouble> {
         let mut row = None;
-        let done = self.guarded(|applier, effects| applier.try_bulk(bulk, effects, &mut row));
+        let done = self.guarded(|machine, effects| machine.try_bulk(bulk, effects, &mut row));
         done.map_err(|trouble| trouble.with_failure(|failure| Failure { row, ..failure }))
     }
 

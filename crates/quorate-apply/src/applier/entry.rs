@@ -1,0 +1,236 @@
+//! One entry: its session, its scope, its commands, and the checks at its end.
+
+use quorate_env::mutant::Mutant;
+use quorate_model::{
+    Command, CommandResult, ControlCommand, ControlReply, Failure, FailureKind, Mode, Outcome, Proposal, Reply,
+    Results, SessionId, Stamp, StoreFault,
+};
+
+use super::Applier;
+use super::batch::{Doing, Stop};
+use crate::session::Admission;
+use crate::{Machine, Scope, Surroundings, Trouble};
+
+/// The failure text of a rejected proposal.
+const REJECTED: &str = "the nodes could not apply this write in the time and memory that it has, so the cluster does \
+                        not run it; their logs say why; do less at once, or allow it more (with_budget)";
+
+/// The proposal that is running.
+#[derive(Clone, Copy)]
+pub(super) struct Running<'a> {
+    pub(super) index: u64,
+    pub(super) stamp: Stamp,
+    pub(super) proposal: &'a Proposal,
+    /// For the second run of a pipeline: the failure of the command that closed the transaction of the first run.
+    pub(super) ended: Option<&'a Failure>,
+}
+
+/// Sessions that an entry opens and closes after its commands have succeeded.
+#[derive(Debug, Default)]
+pub(super) struct SessionChanges {
+    opens: bool,
+    closes: Vec<SessionId>,
+}
+
+/// The result of an entry's commands.
+pub(super) type Ran = Result<Results, Trouble>;
+
+/// The result of one run of a proposal.
+enum Attempt {
+    Done(Outcome),
+    /// A command closed the transaction; the failure of that command.
+    Ended(Failure),
+}
+
+impl<M: Machine> Applier<M> {
+    /// Applies a proposal.
+    pub(super) fn proposal(
+        &mut self,
+        index: u64,
+        stamp: Stamp,
+        proposal: &Proposal,
+        doing: &Doing,
+    ) -> Result<Outcome, Stop> {
+        let now = self.begin_entry(stamp);
+        if let Admission::Answered(outcome) = self.admit(proposal, now)? {
+            return Ok(outcome);
+        }
+        self.machine.enter(now);
+        let outcome = self.fresh(index, Stamp { now, ..stamp }, proposal, doing);
+        if let (false, Some(fault)) = (matches!(outcome, Err(Stop::Fault(_))), self.machine.hidden_fault()) {
+            return Err(fault.into());
+        }
+        let outcome = outcome?;
+        self.machine.leave(index, proposal);
+        self.keep(proposal, &outcome);
+        Ok(outcome)
+    }
+
+    /// Applies a proposal that the cluster decided not to run. A retry of it gets the same outcome.
+    pub(super) fn rejection(&mut self, index: u64, stamp: Stamp, proposal: &Proposal) -> Result<Outcome, Stop> {
+        // The note was made by running a later entry after this one, before this one was rejected.
+        self.known_to_end = None;
+        let now = self.begin_entry(stamp);
+        self.machine.write_rejection(index)?;
+        self.staged.rejected.push(index);
+        if let Admission::Answered(outcome) = self.admit(proposal, now)? {
+            return Ok(outcome);
+        }
+        let outcome = Err(Failure::new(FailureKind::Rejected, REJECTED));
+        self.keep(proposal, &outcome);
+        Ok(outcome)
+    }
+
+    /// Lets time pass up to the stamp of an entry, and returns the entry's time.
+    fn begin_entry(&mut self, stamp: Stamp) -> u64 {
+        let now = self.staged.row.now.max(stamp.now);
+        self.staged.row.now = now;
+        self.sessions.begin(now);
+        now
+    }
+
+    fn admit(&mut self, proposal: &Proposal, now: u64) -> Result<Admission, StoreFault> {
+        match proposal.origin {
+            Some(origin) => self.sessions.admit(&mut self.machine, origin, now),
+            None => Ok(Admission::Fresh),
+        }
+    }
+
+    fn keep(&mut self, proposal: &Proposal, outcome: &Outcome) {
+        if let Some(origin) = proposal.origin {
+            self.sessions.keep(origin, outcome);
+        }
+    }
+
+    /// Runs a proposal that was not applied before.
+    fn fresh(&mut self, index: u64, stamp: Stamp, proposal: &Proposal, doing: &Doing) -> Result<Outcome, Stop> {
+        if let Err(failure) = proposal.check_limits().and_then(|()| self.check_dry_run(stamp, proposal)) {
+            return Ok(Err(failure));
+        }
+        if let [command] = proposal.commands.as_slice()
+            && let Some(outcome) = self.machine.run_outside(command)
+        {
+            return Ok(outcome?);
+        }
+        let running = Running { index, stamp, proposal, ended: None };
+        let ended = match doing {
+            Doing::Fails(failure) => failure.clone(),
+            Doing::Together | Doing::Alone => match (self.attempt(running, doing)?, doing) {
+                (Attempt::Done(outcome), _) => return Ok(outcome),
+                (Attempt::Ended(failure), Doing::Together) => return Err(Stop::Killed(failure)),
+                (Attempt::Ended(failure), _) => {
+                    self.machine.roll_back();
+                    self.machine.begin()?;
+                    failure
+                }
+            },
+        };
+        if proposal.mode == Mode::Atomic || ended.command.is_none() || Mutant::PipelineIsAtomic.is_on() {
+            return Ok(Err(ended));
+        }
+        match self.attempt(Running { ended: Some(&ended), ..running }, doing)? {
+            Attempt::Done(outcome) => Ok(outcome),
+            Attempt::Ended(_) => Err(StoreFault::Io("a transaction ended twice".to_owned()).into()),
+        }
+    }
+
+    /// Runs a proposal in the open transaction.
+    fn attempt(&mut self, running: Running<'_>, doing: &Doing) -> Result<Attempt, Stop> {
+        let mut changes = SessionChanges::default();
+        // Only together with other entries is a scope dearer than running the entry again.
+        let scope = match doing {
+            Doing::Together => self.machine.scope_of(running.proposal),
+            Doing::Alone | Doing::Fails(_) => Scope::Undoable,
+        };
+        let done = self.in_scope(scope, |applier| applier.run_sealed(running, &mut changes));
+        let is_ended = !self.machine.is_open();
+        match done {
+            Err(Trouble::Fault(fault)) => Err(fault.into()),
+            Err(Trouble::Failure(failure)) if is_ended => Ok(Attempt::Ended(failure)),
+            Ok(_) if is_ended => Err(StoreFault::Io("a command closed the transaction".to_owned()).into()),
+            Err(Trouble::Failure(failure)) => Ok(Attempt::Done(Err(failure))),
+            Ok(results) => {
+                changes.closes.iter().for_each(|session| self.sessions.end(session.0));
+                if changes.opens {
+                    self.sessions.open(running.index, running.stamp.now);
+                }
+                Ok(Attempt::Done(Ok(Reply { results })))
+            }
+        }
+    }
+
+    /// Fails if another entry was applied between the dry run of a proposal and the proposal.
+    fn check_dry_run(&self, stamp: Stamp, proposal: &Proposal) -> Result<(), Failure> {
+        let Some(dry_run) = &proposal.dry_run else { return Ok(()) };
+        // If the commands saw a later clock than this one, time would run backwards.
+        let is_late = dry_run.stamps.iter().any(|seen| seen.now > stamp.now);
+        if !is_late && self.staged.row.applied.index() == dry_run.index || Mutant::DryRunNotChecked.is_on() {
+            return Ok(());
+        }
+        let text = "another write came between its statements and its commit";
+        Err(Failure::new(FailureKind::Aborted, text))
+    }
+
+    /// Runs the commands of a proposal and the checks at its end.
+    fn run_sealed(&mut self, running: Running<'_>, changes: &mut SessionChanges) -> Ran {
+        let Running { index, stamp, proposal, .. } = running;
+        self.machine.begin_commands(Some(index), stamp.seed, proposal.budget)?;
+        let ran = self.run_checked(running, changes);
+        self.machine.end_commands();
+        ran
+    }
+
+    fn run_checked(&mut self, running: Running<'_>, changes: &mut SessionChanges) -> Ran {
+        let Running { stamp, proposal, .. } = running;
+        if !proposal.read_checks.is_empty() {
+            proposal.read_checks.iter().try_for_each(|check| self.machine.read_check(check))?;
+            self.machine.set_stamp(stamp);
+        }
+        match proposal.mode {
+            Mode::Atomic => {
+                let results = self.commands(running, changes)?;
+                self.machine.seal()?;
+                Ok(results)
+            }
+            Mode::Pipeline => self.pipeline(running, changes),
+        }
+    }
+
+    /// Runs commands that succeed or fail together.
+    fn commands(&mut self, running: Running<'_>, changes: &mut SessionChanges) -> Ran {
+        let Running { index, proposal, .. } = running;
+        let mut returned = 0;
+        let mut results = Results::with_capacity(proposal.commands.len());
+        let stamps = proposal.dry_run.as_ref().map_or(&[][..], |dry_run| &dry_run.stamps);
+        for (number, command) in proposal.commands.iter().enumerate() {
+            if let Some(stamp) = stamps.get(number) {
+                self.machine.set_stamp(*stamp);
+            }
+            let surroundings = Surroundings { earlier: &results, returned: &mut returned };
+            let result = self.command(index, command, surroundings, changes);
+            results.push(result.map_err(|trouble| trouble.with_failure(|failure| failure.at(number)))?);
+        }
+        Ok(results)
+    }
+
+    pub(super) fn command(
+        &mut self,
+        index: u64,
+        command: &Command,
+        surroundings: Surroundings<'_>,
+        changes: &mut SessionChanges,
+    ) -> Result<CommandResult, Trouble> {
+        match command {
+            Command::Control(ControlCommand::OpenSession) => {
+                changes.opens = true;
+                Ok(ControlReply::Session(SessionId(index)).into())
+            }
+            Command::Control(ControlCommand::CloseSession(session)) => {
+                changes.closes.push(*session);
+                Ok(ControlReply::Done.into())
+            }
+            Command::Control(ControlCommand::Verify) => Ok(ControlReply::Done.into()),
+            command => self.machine.run(command, surroundings),
+        }
+    }
+}

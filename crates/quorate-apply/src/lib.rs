@@ -1,0 +1,29 @@
+//! The rules of applying committed entries, once for all engines.
+//!
+//! An [`Applier`] applies many entries in one transaction of a [`Machine`], each with the result that it would have
+//! alone. A machine is an [`Engine`] that keeps the data, the [`Records`] that apply keeps beside them, and the
+//! [`Stores`] that run commands. This crate owns everything that does not depend on the engine: exactly-once sessions
+//! ([`session`]), the clock of stamps, staging until COMMIT, entries one by one after a transaction was lost, the
+//! outcome hash ([`outcome_hash`]), work ahead, and dry runs ([`applier`]).
+//!
+//! # Invariants
+//!
+//! - No input makes apply panic, stop, or run without bound. The failure of a command is an outcome.
+//! - A fault of the node is never an outcome. It rolls back the transaction, and nothing of the transaction is applied.
+//! - Outcomes and data do not depend on where batches end, on restarts, or on the contents of caches.
+//! - The applied row is written in the same transaction as the data.
+
+#![forbid(unsafe_code)]
+
+pub mod applier;
+pub mod machine;
+pub mod outcome_hash;
+mod rejected;
+pub mod row;
+pub mod session;
+mod trouble;
+
+pub use applier::{Applier, DryRunError, DryRunResult, HASHES_KEPT};
+pub use machine::{Allowance, Engine, Machine, Records, Scope, SessionRecord, Stores, Surroundings};
+pub use row::AppliedRow;
+pub use trouble::Trouble;

@@ -1,0 +1,175 @@
+//! The commands of the SQL store, and what surrounds those of an entry.
+
+use quorate_apply::{Engine, Scope, Stores, Surroundings, Trouble};
+use quorate_env::mutant::Mutant;
+use quorate_model::{
+    ALONE, Command, CommandResult, Failure, FailureKind, Mode, Outcome, Proposal, ReadCheck, Reply, SqlCommand,
+    SqlReply, Stamp, StoreFault,
+};
+
+use super::SqlMachine;
+use crate::authorizer::Effects;
+use crate::classify::{self, Context};
+use crate::ffi::hooks;
+use crate::{extensions, schema_check, usage, vfs};
+
+/// Makes virtual tables write what they have buffered, so that a failure of that belongs to this entry and not to the
+/// next one.
+const FLUSH: &str = "SAVEPOINT written";
+
+/// Sets `changes()` to 0, for which SQLite has no other way.
+const RESET_CHANGES: &str = "DELETE FROM _quorate_applied WHERE 0";
+
+impl Stores for SqlMachine {
+    /// A plain statement undoes itself. A savepoint would cost as much as the statement.
+    fn scope_of(&mut self, proposal: &Proposal) -> Scope {
+        let Proposal { mode: Mode::Atomic, dry_run: None, commands, read_checks, .. } = proposal else {
+            return Scope::Undoable;
+        };
+        match (commands.as_slice(), read_checks.as_slice()) {
+            ([Command::Sql(SqlCommand::Statement(statement))], [])
+                if self.db.get(&statement.sql).is_some_and(|prepared| prepared.note().is_plain) =>
+            {
+                Scope::Bare
+            }
+            _ => Scope::Undoable,
+        }
+    }
+
+    fn enter(&mut self, now: u64) {
+        vfs::clock::set(Some(now));
+        usage::forget();
+        self.begun = self.slow.now();
+    }
+
+    fn hidden_fault(&mut self) -> Option<StoreFault> {
+        usage::swallowed()
+    }
+
+    fn leave(&mut self, index: u64, proposal: &Proposal) {
+        self.slow.write(self.begun, index, proposal);
+    }
+
+    fn begin_commands(&mut self, entry: Option<u64>, seed: u64, budget: u64) -> Result<(), StoreFault> {
+        // A plain statement does not read the counters of earlier ones.
+        if !self.scopes.is_bare() {
+            self.own(RESET_CHANGES)?;
+        }
+        self.determinism.begin(self.db.connection(), entry, seed, budget);
+        Ok(())
+    }
+
+    fn end_commands(&mut self) {
+        usage::unwatch();
+    }
+
+    fn budget_left(&self) -> u64 {
+        self.determinism.budget.left()
+    }
+
+    fn resume_budget(&mut self, steps: u64) {
+        self.determinism.budget.begin(None, steps);
+    }
+
+    fn set_stamp(&mut self, stamp: Stamp) {
+        vfs::clock::set(Some(stamp.now));
+        self.determinism.seed(stamp.seed);
+    }
+
+    fn clear_stamp(&mut self) {
+        vfs::clock::set(None);
+    }
+
+    fn read_check(&mut self, check: &ReadCheck) -> Result<(), Trouble> {
+        self.check_read(check)
+    }
+
+    fn run(&mut self, command: &Command, surroundings: Surroundings<'_>) -> Result<CommandResult, Trouble> {
+        match command {
+            Command::Sql(command) => self.sql(command, surroundings).map(CommandResult::Sql),
+            Command::Control(_) => Err(Failure::new(FailureKind::Refused, "not a command of a store").into()),
+        }
+    }
+
+    fn run_outside(&mut self, command: &Command) -> Option<Result<Outcome, StoreFault>> {
+        (*command == Command::Sql(SqlCommand::Vacuum)).then(|| self.vacuum())
+    }
+
+    fn seal(&mut self) -> Result<(), Trouble> {
+        if hooks::deferred_keys_are_open(self.db.connection()) && !Mutant::DeferredKeysAtBatch.is_on() {
+            let text =
+                "a deferred foreign key refers to a row that does not exist; write that too, in the same transaction";
+            let code = rusqlite::ffi::SQLITE_CONSTRAINT_FOREIGNKEY;
+            return Err(Failure { sqlite_code: code, ..Failure::new(FailureKind::ForeignKey, text) }.into());
+        }
+        if self.scopes.innermost.schema {
+            // Check the schema as a connection that is opened later will read it.
+            self.forget_schema()?;
+            let checked = schema_check::check(self.db.connection(), &self.reserved, &self.schema);
+            checked.map_err(|error| match (usage::fault(&error), classify::of_schema_text(&error)) {
+                (Some(fault), _) => fault.into(),
+                (None, Some(failure)) => self.unreadable(failure),
+                (None, None) => classify::classify(&error, Context::default()),
+            })??;
+        }
+        if !self.schema.virtual_tables.is_empty() {
+            let failed_writes = vfs::failed_writes();
+            if let Err(error) = self.db.execute(FLUSH, []) {
+                let context = Context { write_failed: vfs::failed_writes() != failed_writes, refusal: None };
+                return Err(classify::classify(&error, context));
+            }
+        }
+        Ok(())
+    }
+
+    fn only_reads(&mut self, command: &Command) -> bool {
+        let Command::Sql(SqlCommand::Statement(statement)) = command else { return false };
+        self.db.get(&statement.sql).is_some_and(|prepared| prepared.statement().readonly())
+    }
+}
+
+impl SqlMachine {
+    fn sql(&mut self, command: &SqlCommand, surroundings: Surroundings<'_>) -> Result<SqlReply, Trouble> {
+        match command {
+            SqlCommand::Statement(statement) => self.statement(statement, surroundings).map(SqlReply::Statement),
+            SqlCommand::Bulk(bulk) => self.bulk(bulk).map(SqlReply::Statement),
+            SqlCommand::Extend(names) => self.extend(names),
+            SqlCommand::Vacuum => Err(Failure::new(FailureKind::Refused, ALONE).into()),
+        }
+    }
+
+    /// Enables extensions. They are registered before their entry is committed: if that fails, the same entry is
+    /// applied again before any other.
+    fn extend(&mut self, names: &[String]) -> Result<SqlReply, Trouble> {
+        let own = |error: rusqlite::Error| classify::own(&error);
+        self.extensions.know(names)?;
+        for name in names {
+            self.db.execute(extensions::ENABLE, rusqlite::params![name]).map_err(own)?;
+        }
+        self.extensions.register(self.db.connection(), names.iter().map(String::as_str)).map_err(own)?;
+        Ok(SqlReply::Done)
+    }
+
+    /// Runs VACUUM, which can't run inside a transaction. It is outside the transaction of its entry, which is safe
+    /// because repeating it changes nothing more.
+    fn vacuum(&mut self) -> Result<Outcome, StoreFault> {
+        self.commit()?;
+        let failed_writes = vfs::failed_writes();
+        let done = self.db.connection().execute_batch("VACUUM");
+        self.undone_effects.add(Effects { schema: true, ..Effects::default() });
+        self.begin()?;
+        match done {
+            Ok(()) => Ok(Ok(Reply { results: [SqlReply::Done.into()].into() })),
+            Err(error) => {
+                if let Some(fault) = usage::fault(&error) {
+                    return Err(fault);
+                }
+                let context = Context { write_failed: vfs::failed_writes() != failed_writes, refusal: None };
+                match classify::classify(&error, context) {
+                    Trouble::Failure(failure) => Ok(Err(failure.at(0))),
+                    Trouble::Fault(fault) => Err(fault),
+                }
+            }
+        }
+    }
+}

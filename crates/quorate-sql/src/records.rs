@@ -1,0 +1,95 @@
+//! The tables in which apply keeps its records: the applied row, the sessions with their outcomes, and the indexes of
+//! rejected entries.
+//!
+//! They change in the same transaction as the data. Unsigned 64-bit numbers are stored as the signed number with the
+//! same bits.
+
+use quorate_apply::{AppliedRow, Records, SessionRecord};
+use quorate_model::{REJECTIONS_MAX, StoreFault, StoreIdentity};
+use rusqlite::{Connection, params};
+
+use crate::machine::SqlMachine;
+use crate::{classify, extensions};
+
+pub mod applied_row;
+pub(crate) mod sessions;
+
+const REJECTIONS: &str = "CREATE TABLE IF NOT EXISTS _quorate_rejected (entry INTEGER PRIMARY KEY) STRICT";
+const ALL_REJECTIONS: &str = "SELECT entry FROM _quorate_rejected ORDER BY entry";
+const ADD_REJECTION: &str = "INSERT OR IGNORE INTO _quorate_rejected (entry) VALUES (?1)";
+const TRIM_REJECTIONS: &str = "DELETE FROM _quorate_rejected
+    WHERE entry NOT IN (SELECT entry FROM _quorate_rejected ORDER BY entry DESC LIMIT ?1)";
+
+/// Creates the tables, and that of enabled extensions.
+pub(crate) fn create(conn: &Connection, identity: StoreIdentity) -> rusqlite::Result<AppliedRow> {
+    let row = AppliedRow::new(identity);
+    let transaction = conn.unchecked_transaction()?;
+    for table in [applied_row::TABLE, extensions::TABLE, REJECTIONS].iter().chain(&sessions::TABLES) {
+        conn.execute(table, [])?;
+    }
+    applied_row::write(&row, |values| conn.execute(applied_row::WRITE, values))?;
+    transaction.commit()?;
+    Ok(row)
+}
+
+/// Upgrades the tables from an older layout.
+pub(crate) fn upgrade(conn: &Connection) -> rusqlite::Result<()> {
+    sessions::upgrade(conn)?;
+    conn.execute(REJECTIONS, [])?;
+    conn.execute(extensions::TABLE, []).map(drop)
+}
+
+impl SqlMachine {
+    fn write_record(&mut self, sql: &'static str, values: &[&dyn rusqlite::ToSql]) -> Result<(), StoreFault> {
+        self.db.execute(sql, values).map(drop).map_err(|error| classify::own(&error))
+    }
+}
+
+impl Records for SqlMachine {
+    fn applied_row(&mut self) -> Result<AppliedRow, StoreFault> {
+        applied_row::read(self.connection())?
+            .ok_or_else(|| StoreFault::Damaged("the table of the applied row is missing".to_owned()))
+    }
+
+    fn write_applied_row(&mut self, row: &AppliedRow) -> Result<(), StoreFault> {
+        applied_row::write(row, |values| self.write_record(applied_row::WRITE, values))
+    }
+
+    fn sessions(&mut self) -> Result<Vec<(SessionRecord, u64)>, StoreFault> {
+        sessions::all(self.connection()).map_err(|error| classify::own(&error))
+    }
+
+    fn write_session(&mut self, session: &SessionRecord) -> Result<(), StoreFault> {
+        let SessionRecord { id, used, floor, highest, ref recent } = *session;
+        let [id, used, floor, highest] = [id, used, floor, highest].map(u64::cast_signed);
+        self.write_record(sessions::PUT, params![id, used, floor, highest, recent])
+    }
+
+    fn remove_session(&mut self, id: u64) -> Result<(), StoreFault> {
+        self.write_record(sessions::REMOVE, params![id.cast_signed()])
+    }
+
+    fn outcome(&mut self, session: u64, sequence: u64) -> Result<Option<Option<Vec<u8>>>, StoreFault> {
+        let key = params![session.cast_signed(), sequence.cast_signed()];
+        self.db.first_row(sessions::OUTCOME, key, |row| row.get(0)).map_err(|error| classify::own(&error))
+    }
+
+    fn write_outcome(&mut self, session: u64, sequence: u64, outcome: Option<&[u8]>) -> Result<(), StoreFault> {
+        self.write_record(sessions::KEEP, params![session.cast_signed(), sequence.cast_signed(), outcome])
+    }
+
+    fn remove_outcomes(&mut self, session: u64, upto: u64) -> Result<(), StoreFault> {
+        self.write_record(sessions::FORGET, params![session.cast_signed(), upto.cast_signed()])
+    }
+
+    fn rejections(&mut self) -> Result<Vec<u64>, StoreFault> {
+        let read = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0).map(i64::cast_unsigned);
+        let all = |conn: &Connection| conn.prepare(ALL_REJECTIONS)?.query_map([], read)?.collect::<Result<_, _>>();
+        all(self.connection()).map_err(|error| classify::own(&error))
+    }
+
+    fn write_rejection(&mut self, index: u64) -> Result<(), StoreFault> {
+        self.write_record(ADD_REJECTION, params![index.cast_signed()])?;
+        self.write_record(TRIM_REJECTIONS, params![i64::try_from(REJECTIONS_MAX).unwrap_or(i64::MAX)])
+    }
+}
