@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-use quorate_model::{Applied, Entry, Outcome, StoreFault};
+use quorate_model::{Applied, Entry, Outcome, StoreFault, Topic};
 
 use self::ahead::Ahead;
 use self::batch::{Failing, KnownToEnd};
@@ -29,9 +29,17 @@ mod pipeline;
 /// The number of latest entries whose outcome hash [`Applier::outcome_hash_at`] returns.
 pub const HASHES_KEPT: usize = 8192;
 
+/// The most due things that a proposal sweeps at its end.
+pub const SWEPT_PER_ENTRY: usize = 4;
+
+/// The most due things that a tick sweeps. If more are due, the leader proposes another tick at once.
+pub const SWEPT_PER_TICK: usize = 256;
+
 /// Applies entries to one machine, on one thread at a time.
 pub struct Applier<M> {
     machine: M,
+    /// The highest format level that this program understands.
+    level: u32,
     sessions: Sessions,
     /// The applied row as of the last COMMIT.
     row: AppliedRow,
@@ -50,6 +58,8 @@ pub struct Applier<M> {
     hashes: VecDeque<(u64, u64)>,
     /// The entry that asks to verify the state at the end of the latest batch.
     verification: Option<u64>,
+    /// The topics that committed entries have touched, with the entry of each.
+    touched: Vec<(u64, Topic)>,
 }
 
 /// The changes of the open transaction that are kept outside of the engine.
@@ -62,6 +72,8 @@ struct Staged {
     rejected: Vec<u64>,
     /// The entry that asks for a verification, if this transaction applies that entry.
     verification: Option<u64>,
+    /// The topics that its entries have touched, with the entry of each.
+    touched: Vec<(u64, Topic)>,
 }
 
 impl Staged {
@@ -72,17 +84,20 @@ impl Staged {
 }
 
 impl<M: Machine> Applier<M> {
-    /// Takes a machine whose records exist.
+    /// Takes a machine whose records exist, for a program that understands the format up to `level`.
     ///
     /// # Errors
     ///
-    /// A fault if the records can't be read.
-    pub fn new(mut machine: M) -> Result<Self, StoreFault> {
+    /// A fault if the records can't be read, or if the entries that were applied have raised the format to a higher
+    /// level ([`StoreFault::Unsupported`]).
+    pub fn new(mut machine: M, level: u32) -> Result<Self, StoreFault> {
         let row = machine.applied_row()?;
+        check_level(row.applied.level, level)?;
         let sessions = Sessions::load(&mut machine)?;
         let rejected = Rejected::load(&mut machine)?;
         Ok(Self {
             machine,
+            level,
             sessions,
             staged: Staged::new(&row),
             row,
@@ -93,6 +108,7 @@ impl<M: Machine> Applier<M> {
             failing: None,
             hashes: VecDeque::new(),
             verification: None,
+            touched: Vec::new(),
         })
     }
 
@@ -158,9 +174,19 @@ impl<M: Machine> Applier<M> {
         self.verification.take()
     }
 
+    /// Returns the topics that committed entries have touched, with the index of the entry, and forgets them.
+    pub fn take_touched(&mut self) -> Vec<(u64, Topic)> {
+        std::mem::take(&mut self.touched)
+    }
+
     /// The machine, for work between batches.
     pub fn machine(&self) -> &M {
         &self.machine
+    }
+
+    /// Gives the machine back, for instance to restart it.
+    pub fn into_machine(self) -> M {
+        self.machine
     }
 
     /// The machine, to set its limits. Its data may only change through entries.
@@ -187,6 +213,15 @@ impl<M: Machine> Applier<M> {
             Err(trouble) => Err(trouble),
         }
     }
+}
+
+/// Fails if data of this format level are not for a program that understands the format up to `known`.
+pub fn check_level(level: u32, known: u32) -> Result<(), StoreFault> {
+    if level <= known {
+        return Ok(());
+    }
+    let text = format!("the data are of format level {level}, and this version knows levels up to {known}");
+    Err(StoreFault::Unsupported(text))
 }
 
 impl<M> std::fmt::Debug for Applier<M> {

@@ -6,6 +6,9 @@
 //! ([`session`]), the clock of stamps, staging until COMMIT, entries one by one after a transaction was lost, the
 //! outcome hash ([`outcome_hash`]), work ahead, and dry runs ([`applier`]).
 //!
+//! [`memory`] is an engine that keeps its data in memory, and [`items`] a small store on it, for tests. `suite` has the
+//! tests that every machine must pass.
+//!
 //! # Invariants
 //!
 //! - No input makes apply panic, stop, or run without bound. The failure of a command is an outcome.
@@ -16,14 +19,18 @@
 #![forbid(unsafe_code)]
 
 pub mod applier;
+pub mod items;
 pub mod machine;
+pub mod memory;
 pub mod outcome_hash;
 mod rejected;
 pub mod row;
 pub mod session;
+#[cfg(any(test, feature = "suite"))]
+pub mod suite;
 mod trouble;
 
-pub use applier::{Applier, DryRunError, DryRunResult, HASHES_KEPT};
+pub use applier::{Applier, DryRunError, DryRunResult, HASHES_KEPT, SWEPT_PER_ENTRY, SWEPT_PER_TICK, check_level};
 pub use machine::{Allowance, Engine, Machine, Records, Scope, SessionRecord, Stores, Surroundings};
 pub use row::AppliedRow;
 pub use trouble::Trouble;

@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use quorate_model::{Command, CommandResult, Failure, Outcome, Proposal, ReadCheck, Stamp, StoreFault};
+use quorate_model::{Command, CommandResult, Failure, Outcome, Proposal, ReadCheck, Stamp, StoreFault, Topic};
 
 use crate::{AppliedRow, Trouble};
 
@@ -177,6 +177,16 @@ pub trait Stores {
 
     /// Checks what must hold when the commands of a scope have ended.
     fn seal(&mut self) -> Result<(), Trouble>;
+
+    /// Removes or moves at most `max` things whose time has come by `now`. Their time has come whether or not this was
+    /// called: what has expired no longer exists, and what is due is visible.
+    fn sweep(&mut self, now: u64, max: usize) -> Result<(), StoreFault>;
+
+    /// Returns the earliest time at which there is something to sweep.
+    fn next_due(&mut self) -> Result<Option<u64>, StoreFault>;
+
+    /// Returns the topics that were touched since the last call, and forgets them.
+    fn take_touched(&mut self) -> Vec<Topic>;
 
     /// Returns whether a command changes nothing, so that a dry run need not record it.
     fn only_reads(&mut self, command: &Command) -> bool;

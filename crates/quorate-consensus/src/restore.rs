@@ -112,7 +112,11 @@ impl Restored {
 
     /// Returns the applied state that the restored store must have.
     pub fn applied(&self) -> Applied {
-        Applied { log_id: Some(self.applied), membership: Some((self.applied, self.membership.clone())) }
+        Applied {
+            log_id: Some(self.applied),
+            membership: Some((self.applied, self.membership.clone())),
+            ..Applied::default()
+        }
     }
 
     /// Writes the new log into `dir`, where there must be none. A node that starts with it is a member that was

@@ -23,6 +23,7 @@ use encode::{Canonical, Message};
 mod family {
     pub(super) const CONTROL: u32 = 1;
     pub(super) const SQL: u32 = 2;
+    pub(super) const ITEMS: u32 = 14;
 }
 
 /// The tag of the failure of a pipeline's command, next to the families.

@@ -2,8 +2,11 @@
 
 use smallvec::SmallVec;
 
+use crate::limits::BASE_LEVEL;
 use crate::sql::NO_ROWS;
-use crate::{Column, ControlCommand, ControlReply, Failure, SqlCommand, SqlReply, Statement, Value};
+use crate::{
+    Column, ControlCommand, ControlReply, Failure, ItemsCommand, ItemsReply, SqlCommand, SqlReply, Statement, Value,
+};
 
 /// One operation that an entry asks of a state machine.
 #[derive(Clone, Debug, PartialEq)]
@@ -12,6 +15,8 @@ pub enum Command {
     Control(ControlCommand),
     /// Runs in the SQL store.
     Sql(SqlCommand),
+    /// Runs in the store for tests.
+    Items(ItemsCommand),
 }
 
 /// The result of one command.
@@ -21,6 +26,8 @@ pub enum CommandResult {
     Control(ControlReply),
     /// The result of a [`Command::Sql`].
     Sql(SqlReply),
+    /// The result of a [`Command::Items`].
+    Items(ItemsReply),
     /// The command failed and changed nothing. Only a [pipeline](crate::Mode::Pipeline) has such results.
     Failed(Failure),
 }
@@ -37,11 +44,21 @@ pub enum Read {
 }
 
 impl Command {
+    /// Returns the format level that it needs.
+    pub fn level(&self) -> u32 {
+        match self {
+            Self::Control(command) => command.level(),
+            Self::Sql(_) => BASE_LEVEL,
+            Self::Items(_) => 2,
+        }
+    }
+
     /// Returns whether it must be the only command of its entry.
     pub fn is_alone(&self) -> bool {
         match self {
             Self::Control(command) => command.is_alone(),
             Self::Sql(command) => command.is_alone(),
+            Self::Items(_) => false,
         }
     }
 
@@ -50,6 +67,7 @@ impl Command {
         match self {
             Self::Control(_) => false,
             Self::Sql(command) => command.may_run_dry(),
+            Self::Items(_) => true,
         }
     }
 
@@ -58,14 +76,14 @@ impl Command {
         match self {
             Self::Sql(SqlCommand::Statement(statement)) => Some(&statement.sql),
             Self::Sql(SqlCommand::Bulk(bulk)) => Some(&bulk.sql),
-            Self::Control(_) | Self::Sql(SqlCommand::Vacuum | SqlCommand::Extend(_)) => None,
+            Self::Control(_) | Self::Sql(SqlCommand::Vacuum | SqlCommand::Extend(_)) | Self::Items(_) => None,
         }
     }
 
     /// Checks the limits of the command at place `number` of its proposal.
     pub(crate) fn check_limits(&self, number: usize) -> Result<(), Failure> {
         match self {
-            Self::Control(_) => Ok(()),
+            Self::Control(_) | Self::Items(_) => Ok(()),
             Self::Sql(command) => command.check_limits(number),
         }
     }
@@ -92,6 +110,12 @@ impl From<SqlCommand> for Command {
     }
 }
 
+impl From<ItemsCommand> for Command {
+    fn from(command: ItemsCommand) -> Self {
+        Self::Items(command)
+    }
+}
+
 impl From<ControlReply> for CommandResult {
     fn from(reply: ControlReply) -> Self {
         Self::Control(reply)
@@ -104,13 +128,19 @@ impl From<SqlReply> for CommandResult {
     }
 }
 
+impl From<ItemsReply> for CommandResult {
+    fn from(reply: ItemsReply) -> Self {
+        Self::Items(reply)
+    }
+}
+
 impl CommandResult {
     /// Returns the value that a parameter of a later command takes from this result. The error completes the sentence
     /// "statement 1, which ...".
     pub(crate) fn value(&self, column: &Column) -> Result<&Value, String> {
         match self {
             Self::Sql(reply) => reply.value(column),
-            Self::Control(_) => Err(NO_ROWS.to_owned()),
+            Self::Control(_) | Self::Items(_) => Err(NO_ROWS.to_owned()),
             Self::Failed(_) => Err("failed".to_owned()),
         }
     }

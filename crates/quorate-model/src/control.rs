@@ -1,6 +1,7 @@
 //! The family of commands that concern the cluster and its clients, independent of what stores hold.
 
 use crate::SessionId;
+use crate::limits::BASE_LEVEL;
 
 /// A command of this family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,6 +13,10 @@ pub enum ControlCommand {
     /// Changes nothing. Every node computes the logical hash of its database as of this entry. It must be the only
     /// command of its entry.
     Verify,
+    /// Lets time pass up to the entry's stamp. Changes nothing but what is due by then.
+    Tick,
+    /// Lets entries use the format up to this level. Nodes that do not understand it stop at this entry.
+    Raise(u32),
 }
 
 /// The result of a command of this family.
@@ -24,6 +29,14 @@ pub enum ControlReply {
 }
 
 impl ControlCommand {
+    /// Returns the format level that it needs.
+    pub fn level(&self) -> u32 {
+        match self {
+            Self::OpenSession | Self::CloseSession(_) | Self::Verify | Self::Raise(_) => BASE_LEVEL,
+            Self::Tick => 2,
+        }
+    }
+
     /// Returns whether it must be the only command of its entry.
     pub fn is_alone(&self) -> bool {
         matches!(self, Self::Verify)

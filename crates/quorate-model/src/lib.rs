@@ -22,6 +22,7 @@ mod command;
 mod control;
 mod entry;
 mod failure;
+mod items;
 pub mod limits;
 mod origin;
 mod outcome;
@@ -30,6 +31,7 @@ mod position;
 mod proposal;
 mod sql;
 mod state_machine;
+mod topic;
 mod value;
 
 pub use bulk::{Bulk, PackedRows, RawValue, RawValues, RowPacker, ValueRef};
@@ -38,6 +40,7 @@ pub use command::{Command, CommandResult, Read, Results};
 pub use control::{ControlCommand, ControlReply};
 pub use entry::{Entry, Payload};
 pub use failure::{Failure, FailureKind};
+pub use items::{ItemsCommand, ItemsReply};
 pub use origin::{Origin, SessionId};
 pub use outcome::{Outcome, Reply};
 pub use param::{Column, Param, Returned, Step};
@@ -47,4 +50,5 @@ pub use sql::{Row, SqlCommand, SqlReply, Statement, StatementResult};
 pub use state_machine::{
     Applied, ImageSink, ImageSource, OnApplied, REJECTIONS_MAX, RunningStatement, StateMachine, StoreFault, WholeImage,
 };
+pub use topic::Topic;
 pub use value::Value;

@@ -66,8 +66,15 @@ pub const SESSION_WINDOW: u64 = 4_096;
 /// The most bytes of an outcome that a session keeps whole; of a larger one it records only that it was applied.
 pub const KEPT_OUTCOME_BYTES_MAX: usize = 64 << 10;
 
-/// The highest format level that this build understands.
-pub const FORMAT_LEVEL: u32 = 1;
+/// The format level that every version understands.
+pub const BASE_LEVEL: u32 = 1;
+
+/// The format level of this version: it understands all levels up to this one. A cluster uses a level from the entry on
+/// that raises it, once all members understand it ([`ControlCommand::Raise`](crate::ControlCommand::Raise)).
+///
+/// Since level 2 there are ticks, and the store for tests. A build with the feature `lower-level` is one level behind,
+/// to test clusters of mixed versions.
+pub const FORMAT_LEVEL: u32 = if cfg!(feature = "lower-level") { 1 } else { 2 };
 
 /// The advice for a value that is too large.
 pub(crate) const IN_PIECES: &str = "store it in pieces";

@@ -1,6 +1,6 @@
 //! Proposals: the requests of clients to change the state.
 
-use crate::limits::{BUDGET_DEFAULT, BUDGET_MAX, COMMANDS_MAX, FORMAT_LEVEL, READ_CHECKS_MAX, limit};
+use crate::limits::{BASE_LEVEL, BUDGET_DEFAULT, BUDGET_MAX, COMMANDS_MAX, READ_CHECKS_MAX, limit};
 use crate::{Command, Failure, FailureKind, Origin, Read, Stamp};
 
 /// The advice for a transaction that is too large.
@@ -68,10 +68,11 @@ pub struct Proposal {
 }
 
 impl Proposal {
-    /// Creates an atomic proposal of the current level with the default budget, without read checks.
+    /// Creates an atomic proposal with the default budget, without read checks. Its level is the highest that one of
+    /// the commands needs.
     pub fn new(origin: Option<Origin>, commands: Vec<Command>) -> Self {
         Self {
-            level: FORMAT_LEVEL,
+            level: commands.iter().map(Command::level).fold(BASE_LEVEL, u32::max),
             origin,
             budget: BUDGET_DEFAULT,
             mode: Mode::Atomic,

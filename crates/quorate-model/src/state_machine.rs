@@ -4,15 +4,27 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::limits::BASE_LEVEL;
 use crate::{Entry, LogId, Outcome};
 
-/// The position of a store, written in the same transaction as the data.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Up to where a state machine has applied, and what the rest of the node must know of that. It is written in the same
+/// transaction as the data.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
     /// The last applied entry.
     pub log_id: Option<LogId>,
     /// The id of the entry that set the current membership, and the membership in the encoding of the consensus crate.
     pub membership: Option<(LogId, Bytes)>,
+    /// The format level that entries may use: every member understands it.
+    pub level: u32,
+    /// The time at which something in the stores is due next, if anything is.
+    pub due: Option<u64>,
+}
+
+impl Default for Applied {
+    fn default() -> Self {
+        Self { log_id: None, membership: None, level: BASE_LEVEL, due: None }
+    }
 }
 
 impl Applied {

@@ -17,8 +17,8 @@ use quorate_model::codec;
 use quorate_model::limits::{COMMANDS_MAX, PARAMETERS_MAX};
 use quorate_model::{
     Bulk, Column, Command, CommandResult, ControlCommand, ControlReply, DecodeError, DryRunRecord, Failure,
-    FailureKind, Mode, Origin, Outcome, PackedRows, Param, Payload, Proposal, Read, ReadCheck, Reply, RowPacker,
-    SessionId, SqlCommand, SqlReply, Stamp, Statement, StatementResult, Step, Value,
+    FailureKind, ItemsCommand, ItemsReply, Mode, Origin, Outcome, PackedRows, Param, Payload, Proposal, Read,
+    ReadCheck, Reply, RowPacker, SessionId, SqlCommand, SqlReply, Stamp, Statement, StatementResult, Step, Value,
 };
 
 fn any_value() -> impl Strategy<Value = Value> {
@@ -67,11 +67,17 @@ fn any_statement<P: std::fmt::Debug>(param: impl Strategy<Value = P>) -> impl St
     })
 }
 
+fn any_bytes() -> impl Strategy<Value = Bytes> {
+    vec(any::<u8>(), 0..9).prop_map(Bytes::from)
+}
+
 fn any_command() -> impl Strategy<Value = Command> {
     let control = prop_oneof![
         Just(ControlCommand::OpenSession),
         any::<u64>().prop_map(|id| ControlCommand::CloseSession(SessionId(id))),
         Just(ControlCommand::Verify),
+        Just(ControlCommand::Tick),
+        any::<u32>().prop_map(ControlCommand::Raise),
     ];
     let bulk =
         (".{0,30}", any_rows()).prop_map(|(sql, (width, rows))| Bulk { sql: sql.into(), rows: packed(width, &rows) });
@@ -81,7 +87,17 @@ fn any_command() -> impl Strategy<Value = Command> {
         Just(SqlCommand::Vacuum),
         vec(".{0,9}", 0..4).prop_map(SqlCommand::Extend),
     ];
-    prop_oneof![1 => control.prop_map(Command::Control), 2 => sql.prop_map(Command::Sql)]
+    let items = prop_oneof![
+        (any_bytes(), any_bytes(), any::<u64>()).prop_map(|(key, value, ttl)| ItemsCommand::Add { key, value, ttl }),
+        any_bytes().prop_map(ItemsCommand::Take),
+        (any_bytes(), any_bytes()).prop_map(|(key, value)| ItemsCommand::Expect { key, value }),
+        Just(ItemsCommand::Abort),
+    ];
+    prop_oneof![
+        1 => control.prop_map(Command::Control),
+        2 => sql.prop_map(Command::Sql),
+        1 => items.prop_map(Command::Items),
+    ]
 }
 
 fn any_stamp() -> impl Strategy<Value = Stamp> {
@@ -341,6 +357,15 @@ fn golden_pipeline() -> Proposal {
     Proposal { mode: Mode::Pipeline, ..golden_proposal_of(vec![delete()]) }
 }
 
+/// One command of each kind of the store for tests, and a tick.
+fn golden_items() -> Proposal {
+    let (key, value) = (Bytes::from_static(b"key"), Bytes::from_static(b"value"));
+    let add = ItemsCommand::Add { key: key.clone(), value: value.clone(), ttl: 300 };
+    let items = [add, ItemsCommand::Take(key.clone()), ItemsCommand::Expect { key, value }, ItemsCommand::Abort];
+    let tick = Command::Control(ControlCommand::Tick);
+    golden_proposal_of(items.map(Command::Items).into_iter().chain([tick]).collect())
+}
+
 fn golden_extend() -> Proposal {
     let names = ["slug/1", "collation german"].map(str::to_owned).into();
     golden_proposal_of(vec![SqlCommand::Extend(names).into()])
@@ -397,7 +422,16 @@ fn golden(name: &str, bytes: &[u8]) {
         std::fs::write(&path, hex + "\n").unwrap();
         return;
     }
-    assert_eq!(std::fs::read_to_string(&path).unwrap().trim(), hex, "{name}: the format of level 1 has changed");
+    assert_eq!(std::fs::read_to_string(&path).unwrap().trim(), hex, "{name}: the format has changed");
+}
+
+#[test]
+fn the_bytes_of_level_2_never_change() {
+    golden("proposal-items-2.hex", &codec::encode_proposal(&golden_items()).unwrap());
+    let replies =
+        [ItemsReply::Done, ItemsReply::Exists, ItemsReply::Missing, ItemsReply::Taken(Bytes::from_static(b"v"))];
+    let results: Vec<CommandResult> = replies.map(CommandResult::Items).into();
+    golden("reply-items-2.hex", &codec::encode_outcome(&Ok(Reply { results: results.into() })));
 }
 
 #[test]
@@ -410,6 +444,8 @@ fn the_bytes_of_level_1_never_change() {
     golden("proposal-dry-run-1.hex", &codec::encode_proposal(&golden_dry_run()).unwrap());
     golden("proposal-pipeline-1.hex", &codec::encode_proposal(&golden_pipeline()).unwrap());
     golden("proposal-extend-1.hex", &codec::encode_proposal(&golden_extend()).unwrap());
+    let raise = golden_proposal_of(vec![ControlCommand::Raise(300).into()]);
+    golden("proposal-raise-1.hex", &codec::encode_proposal(&raise).unwrap());
     golden("reply-1.hex", &codec::encode_outcome(&reply));
     golden("failure-1.hex", &codec::encode_outcome(&failure));
     let of_a_row = failure.map_err(|failure| Failure { row: Some(7), ..failure });

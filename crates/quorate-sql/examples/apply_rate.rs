@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use quorate_env::Env;
 use quorate_model::codec::encode_proposal;
+use quorate_model::limits::FORMAT_LEVEL;
 use quorate_model::{
     Bulk, Command, ControlCommand, Entry, LogId, NodeId, Origin, Payload, Proposal, RowPacker, SessionId, SqlCommand,
     Stamp, Statement, StoreIdentity, Value, ValueRef,
@@ -80,7 +81,7 @@ fn main() {
     let generations = Generations::open(Env::real().disk(), dir.path(), 4096, Extensions::default()).unwrap();
     let conn = open_writer(&generations.current(), WRITER_CACHE_BYTES_DEFAULT).unwrap();
     let machine = SqlMachine::open(conn, &StoreIdentity::default(), &Extensions::default()).unwrap();
-    let mut applier = Applier::new(machine).unwrap();
+    let mut applier = Applier::new(machine, FORMAT_LEVEL).unwrap();
     let table = statement("CREATE TABLE t (id INTEGER PRIMARY KEY, a, b, c)", vec![]);
     let session = SessionId(1);
     let wide = statement(&format!("CREATE TABLE wide ({})", names.join(",")), vec![]);

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use quorate_env::Rng;
+use quorate_model::StoreIdentity;
+use quorate_model::limits::FORMAT_LEVEL;
 
 use crate::extensions::Extensions;
 use crate::image::PIECE_BLOCKS_MAX;
 use crate::readers::ReaderOptions;
 use crate::slow::SlowLog;
 use crate::usage::TempOptions;
-use quorate_model::StoreIdentity;
 
 /// The size of the `-wal` in bytes from which a checkpoint is run to reclaim its space.
 pub const CHECKPOINT_BYTES: u64 = 32 << 20;
@@ -38,6 +39,8 @@ pub const QUEUE_BYTES_MAX: usize = 1 << 30;
 pub struct StoreOptions {
     /// The cluster, epoch and group of the data.
     pub identity: StoreIdentity,
+    /// The highest format level that this program understands.
+    pub level: u32,
     /// The page size in bytes, fixed when the database is created: a power of two from 4096 to 65536.
     pub page_size: u32,
     /// The size of the writer's page cache in bytes, and the amount that it sorts in one step.
@@ -75,6 +78,7 @@ impl StoreOptions {
     pub fn new(identity: StoreIdentity) -> Self {
         Self {
             identity,
+            level: FORMAT_LEVEL,
             page_size: 4096,
             writer_cache_bytes: WRITER_CACHE_BYTES_DEFAULT,
             readers: ReaderOptions::default(),

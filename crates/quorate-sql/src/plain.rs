@@ -147,7 +147,7 @@ impl Steps {
         let (step, columns) = match command {
             Command::Sql(SqlCommand::Statement(statement)) => self.statement(conn, statement)?,
             Command::Sql(SqlCommand::Bulk(bulk)) => (many_steps(conn, bulk)?, Vec::new()),
-            Command::Control(_) | Command::Sql(SqlCommand::Vacuum | SqlCommand::Extend(_)) => {
+            Command::Control(_) | Command::Sql(SqlCommand::Vacuum | SqlCommand::Extend(_)) | Command::Items(_) => {
                 self.returned.push(Default::default());
                 return Ok(());
             }
@@ -246,7 +246,7 @@ pub fn seen(outcome: &Outcome) -> Seen {
             Some(Ok((result.changes, result.last_insert_rowid, result.rows.clone())))
         }
         CommandResult::Failed(failure) => Some(Err(failure.sqlite_code & 0xff)),
-        CommandResult::Sql(SqlReply::Done) | CommandResult::Control(_) => None,
+        CommandResult::Sql(SqlReply::Done) | CommandResult::Control(_) | CommandResult::Items(_) => None,
     };
     Ok(reply.results.iter().filter_map(step).collect())
 }

@@ -34,6 +34,7 @@ pub(crate) fn create(conn: &Connection, identity: StoreIdentity) -> rusqlite::Re
 
 /// Upgrades the tables from an older layout.
 pub(crate) fn upgrade(conn: &Connection) -> rusqlite::Result<()> {
+    applied_row::upgrade(conn)?;
     sessions::upgrade(conn)?;
     conn.execute(REJECTIONS, [])?;
     conn.execute(extensions::TABLE, []).map(drop)

@@ -68,9 +68,10 @@ impl Written {
 pub(crate) fn statement(result: CommandResult) -> StatementResult {
     match result {
         CommandResult::Sql(SqlReply::Statement(result)) => result,
-        CommandResult::Sql(SqlReply::Done) | CommandResult::Control(_) | CommandResult::Failed(_) => {
-            StatementResult::default()
-        }
+        CommandResult::Sql(SqlReply::Done)
+        | CommandResult::Control(_)
+        | CommandResult::Items(_)
+        | CommandResult::Failed(_) => StatementResult::default(),
     }
 }
 

@@ -67,7 +67,7 @@ impl<M: Machine> Applier<M> {
     fn run_ahead(&mut self, entries: &[Entry]) -> Result<(), Stop> {
         let begun = Instant::now();
         for entry in entries.iter().take_while(|_| begun.elapsed() < AHEAD_MAX) {
-            let item = Item::decode(entry)?;
+            let item = Item::decode(entry, self.level)?;
             if item.is_alone() {
                 break;
             }

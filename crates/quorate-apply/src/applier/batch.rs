@@ -6,7 +6,7 @@ use quorate_env::Instant;
 use quorate_env::mutant::Mutant;
 use quorate_model::codec::decode_proposal;
 use quorate_model::{
-    Command, ControlCommand, Entry, Failure, LogId, Outcome, Payload, Proposal, Reply, Stamp, StoreFault,
+    Command, ControlCommand, DecodeError, Entry, Failure, LogId, Outcome, Payload, Proposal, Reply, Stamp, StoreFault,
 };
 
 use super::ahead::Ahead;
@@ -47,13 +47,18 @@ enum Work {
 }
 
 impl Item {
-    pub(super) fn decode(entry: &Entry) -> Result<Self, StoreFault> {
+    /// Decodes an entry for a program that understands the format up to `level`.
+    pub(super) fn decode(entry: &Entry, level: u32) -> Result<Self, StoreFault> {
         let unsupported = |error| StoreFault::Unsupported(format!("entry {}: {error}", entry.log_id));
+        let decode = |bytes| match decode_proposal(bytes).map_err(unsupported)? {
+            proposal if proposal.level > level => Err(unsupported(DecodeError::Level(proposal.level))),
+            proposal => Ok(proposal),
+        };
         let work = match &entry.payload {
             Payload::Blank | Payload::Reject(_) => Work::Nothing,
             Payload::Membership(members) => Work::Membership(members.clone()),
-            Payload::Proposal(stamp, bytes) => Work::Proposal(*stamp, decode_proposal(bytes).map_err(unsupported)?),
-            Payload::Rejected(stamp, bytes) => Work::Rejected(*stamp, decode_proposal(bytes).map_err(unsupported)?),
+            Payload::Proposal(stamp, bytes) => Work::Proposal(*stamp, decode(bytes)?),
+            Payload::Rejected(stamp, bytes) => Work::Rejected(*stamp, decode(bytes)?),
         };
         Ok(Self { log_id: entry.log_id, work })
     }
@@ -250,7 +255,7 @@ impl<M: Machine> Applier<M> {
         let (done, is_ended) = self.take_ahead(entries, outcomes)?;
         // Each entry is decoded just before it runs, so that only one decoded entry is in memory.
         for (place, entry) in entries.iter().enumerate().skip(done) {
-            let item = Item::decode(entry)?;
+            let item = Item::decode(entry, self.level)?;
             if place > 0 && (item.is_alone() || begun.elapsed() >= TRANSACTION_MAX) {
                 break;
             }
@@ -278,6 +283,7 @@ impl<M: Machine> Applier<M> {
         if !Mutant::SessionsOutsideTransaction.is_on() {
             self.sessions.write(&mut self.machine)?;
         }
+        self.staged.row.applied.due = self.machine.next_due()?;
         self.machine.write_applied_row(&self.staged.row)
     }
 
@@ -303,6 +309,7 @@ impl<M: Machine> Applier<M> {
         self.rejected.adopt(&std::mem::take(&mut self.staged.rejected));
         self.row.clone_from(&self.staged.row);
         self.verification = self.staged.verification.take();
+        self.touched.append(&mut self.staged.touched);
         self.hashes.extend(self.staged.hashes.drain(..));
         let surplus = self.hashes.len().saturating_sub(HASHES_KEPT);
         self.hashes.drain(..surplus);

@@ -6,8 +6,8 @@ use quorate_model::{
     Results, SessionId, Stamp, StoreFault,
 };
 
-use super::Applier;
 use super::batch::{Doing, Stop};
+use super::{Applier, SWEPT_PER_ENTRY, SWEPT_PER_TICK, check_level};
 use crate::session::Admission;
 use crate::{Machine, Scope, Surroundings, Trouble};
 
@@ -62,6 +62,8 @@ impl<M: Machine> Applier<M> {
         }
         let outcome = outcome?;
         self.machine.leave(index, proposal);
+        self.machine.sweep(now, SWEPT_PER_ENTRY)?;
+        self.staged.touched.extend(self.machine.take_touched().into_iter().map(|topic| (index, topic)));
         self.keep(proposal, &outcome);
         Ok(outcome)
     }
@@ -198,7 +200,7 @@ impl<M: Machine> Applier<M> {
 
     /// Runs commands that succeed or fail together.
     fn commands(&mut self, running: Running<'_>, changes: &mut SessionChanges) -> Ran {
-        let Running { index, proposal, .. } = running;
+        let Running { proposal, .. } = running;
         let mut returned = 0;
         let mut results = Results::with_capacity(proposal.commands.len());
         let stamps = proposal.dry_run.as_ref().map_or(&[][..], |dry_run| &dry_run.stamps);
@@ -207,7 +209,7 @@ impl<M: Machine> Applier<M> {
                 self.machine.set_stamp(*stamp);
             }
             let surroundings = Surroundings { earlier: &results, returned: &mut returned };
-            let result = self.command(index, command, surroundings, changes);
+            let result = self.command(running, command, surroundings, changes);
             results.push(result.map_err(|trouble| trouble.with_failure(|failure| failure.at(number)))?);
         }
         Ok(results)
@@ -215,7 +217,7 @@ impl<M: Machine> Applier<M> {
 
     pub(super) fn command(
         &mut self,
-        index: u64,
+        Running { index, stamp, .. }: Running<'_>,
         command: &Command,
         surroundings: Surroundings<'_>,
         changes: &mut SessionChanges,
@@ -230,6 +232,16 @@ impl<M: Machine> Applier<M> {
                 Ok(ControlReply::Done.into())
             }
             Command::Control(ControlCommand::Verify) => Ok(ControlReply::Done.into()),
+            Command::Control(ControlCommand::Raise(level)) => {
+                check_level(*level, self.level)?;
+                let applied = &mut self.staged.row.applied;
+                applied.level = applied.level.max(*level);
+                Ok(ControlReply::Done.into())
+            }
+            Command::Control(ControlCommand::Tick) => {
+                self.machine.sweep(stamp.now, SWEPT_PER_TICK)?;
+                Ok(ControlReply::Done.into())
+            }
             command => self.machine.run(command, surroundings),
         }
     }

@@ -17,7 +17,7 @@ impl<M: Machine> Applier<M> {
     /// An exceeded budget always closes the transaction. SQLite closes it by itself only if the statement was
     /// interrupted while it wrote, and at which step that happens differs between nodes.
     pub(super) fn pipeline(&mut self, running: Running<'_>, changes: &mut SessionChanges) -> Ran {
-        let Running { index, proposal, ended, .. } = running;
+        let Running { proposal, ended, .. } = running;
         let (mut returned, mut texts) = (0, 0_usize);
         let mut results = Results::with_capacity(proposal.commands.len());
         let last = ended.and_then(|failure| failure.command).and_then(|number| usize::try_from(number).ok());
@@ -31,7 +31,7 @@ impl<M: Machine> Applier<M> {
             }
             let ran = self.in_scope(Scope::Undoable, |applier| {
                 let surroundings = Surroundings { earlier: &results, returned: &mut returned };
-                let result = applier.command(index, command, surroundings, changes)?;
+                let result = applier.command(running, command, surroundings, changes)?;
                 applier.machine.seal()?;
                 Ok(result)
             });

@@ -33,7 +33,7 @@ fn run(seed: u64, test: impl AsyncFn(&SimWorld)) {
 /// Returns a store that has applied everything up to an entry.
 fn store_at(applied: LogId) -> MemStore {
     let store = MemStore::default();
-    store.set_applied(Applied { log_id: Some(applied), membership: None });
+    store.set_applied(Applied { log_id: Some(applied), ..Applied::default() });
     store
 }
 

@@ -13,9 +13,9 @@ use prost::encoding::decode_varint;
 use super::{DecodeError, FAILED, PIPELINE, family};
 use crate::limits::{COMMANDS_MAX, EXTENSIONS_MAX, PARAMETERS_MAX, READ_CHECKS_MAX};
 use crate::{
-    Bulk, Column, Command, CommandResult, ControlCommand, ControlReply, DryRunRecord, Failure, FailureKind, Mode,
-    Origin, Outcome, PackedRows, Param, Proposal, Read, ReadCheck, Reply, Returned, SessionId, SqlCommand, SqlReply,
-    Stamp, Statement, StatementResult, Value,
+    Bulk, Column, Command, CommandResult, ControlCommand, ControlReply, DryRunRecord, Failure, FailureKind,
+    ItemsCommand, ItemsReply, Mode, Origin, Outcome, PackedRows, Param, Proposal, Read, ReadCheck, Reply, Returned,
+    SessionId, SqlCommand, SqlReply, Stamp, Statement, StatementResult, Value,
 };
 
 /// The bits of a field's key that give the type of its content.
@@ -213,6 +213,7 @@ impl Decode for Command {
         match only_field(part)? {
             (family::CONTROL, Content(part)) => ControlCommand::decode(part).map(Self::Control),
             (family::SQL, Content(part)) => SqlCommand::decode(part).map(Self::Sql),
+            (family::ITEMS, Content(part)) => ItemsCommand::decode(part).map(Self::Items),
             _ => Err(Flaw::Unknown),
         }
     }
@@ -224,6 +225,8 @@ impl Decode for ControlCommand {
             (1, Content(part)) => empty(part, Self::OpenSession),
             (2, Number(session)) => Ok(Self::CloseSession(SessionId(session))),
             (3, Content(part)) => empty(part, Self::Verify),
+            (4, Content(part)) => empty(part, Self::Tick),
+            (5, Number(level)) => small(level).map(Self::Raise),
             _ => Err(Flaw::Unknown),
         }
     }
@@ -236,6 +239,47 @@ impl Decode for SqlCommand {
             (2, Content(part)) => Bulk::decode(part).map(Self::Bulk),
             (3, Content(part)) => empty(part, Self::Vacuum),
             (4, Content(part)) => names(part).map(Self::Extend),
+            _ => Err(Flaw::Unknown),
+        }
+    }
+}
+
+impl Decode for ItemsCommand {
+    fn decode(part: Part<'_>) -> Result<Self, Flaw> {
+        match only_field(part)? {
+            (1, Content(part)) => item(part).map(|(key, value, ttl)| Self::Add { key, value, ttl }),
+            (2, Content(part)) => Ok(Self::Take(part.slice())),
+            (3, Content(part)) => match item(part)? {
+                (key, value, 0) => Ok(Self::Expect { key, value }),
+                _ => Err(Flaw::Unknown),
+            },
+            (4, Content(part)) => empty(part, Self::Abort),
+            _ => Err(Flaw::Unknown),
+        }
+    }
+}
+
+/// Decodes the key of an item, its value and its time.
+fn item(part: Part<'_>) -> Result<(Bytes, Bytes, u64), Flaw> {
+    let (mut key, mut value, mut ttl) = Default::default();
+    for field in Fields::of(part) {
+        match field? {
+            (1, Content(part)) => key = part.slice(),
+            (2, Content(part)) => value = part.slice(),
+            (3, Number(number)) => ttl = number,
+            _ => return Err(Flaw::Unknown),
+        }
+    }
+    Ok((key, value, ttl))
+}
+
+impl Decode for ItemsReply {
+    fn decode(part: Part<'_>) -> Result<Self, Flaw> {
+        match only_field(part)? {
+            (1, Content(part)) => empty(part, Self::Done),
+            (2, Content(part)) => empty(part, Self::Exists),
+            (3, Content(part)) => empty(part, Self::Missing),
+            (4, Content(part)) => Ok(Self::Taken(part.slice())),
             _ => Err(Flaw::Unknown),
         }
     }
@@ -414,6 +458,7 @@ impl Decode for CommandResult {
         match only_field(part)? {
             (family::CONTROL, Content(part)) => ControlReply::decode(part).map(Self::Control),
             (family::SQL, Content(part)) => SqlReply::decode(part).map(Self::Sql),
+            (family::ITEMS, Content(part)) => ItemsReply::decode(part).map(Self::Items),
             (FAILED, Content(part)) => Failure::decode(part).map(Self::Failed),
             _ => Err(Flaw::Unknown),
         }

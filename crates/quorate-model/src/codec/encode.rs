@@ -7,9 +7,9 @@ use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, k
 
 use super::{FAILED, PIPELINE, family};
 use crate::{
-    Bulk, Column, Command, CommandResult, ControlCommand, ControlReply, DryRunRecord, Failure, Mode, Origin, Outcome,
-    PackedRows, Param, Proposal, Read, ReadCheck, Reply, Returned, SqlCommand, SqlReply, Stamp, Statement,
-    StatementResult, Value,
+    Bulk, Column, Command, CommandResult, ControlCommand, ControlReply, DryRunRecord, Failure, ItemsCommand,
+    ItemsReply, Mode, Origin, Outcome, PackedRows, Param, Proposal, Read, ReadCheck, Reply, Returned, SqlCommand,
+    SqlReply, Stamp, Statement, StatementResult, Value,
 };
 
 /// A type that is encoded as tagged fields. Never reuse or renumber a tag: logs and sessions on disk contain them.
@@ -50,6 +50,12 @@ pub(super) trait Out {
     fn text_unless_empty(&mut self, tag: u32, text: &str) {
         if !text.is_empty() {
             self.bytes(tag, text.as_bytes());
+        }
+    }
+
+    fn bytes_unless_empty(&mut self, tag: u32, bytes: &[u8]) {
+        if !bytes.is_empty() {
+            self.bytes(tag, bytes);
         }
     }
 
@@ -203,6 +209,7 @@ impl Message for Command {
         match self {
             Self::Control(command) => out.message(family::CONTROL, command),
             Self::Sql(command) => out.message(family::SQL, command),
+            Self::Items(command) => out.message(family::ITEMS, command),
         }
     }
 }
@@ -213,6 +220,8 @@ impl Message for ControlCommand {
             Self::OpenSession => out.message(1, &Empty),
             Self::CloseSession(session) => out.number(2, session.0),
             Self::Verify => out.message(3, &Empty),
+            Self::Tick => out.message(4, &Empty),
+            Self::Raise(level) => out.number(5, (*level).into()),
         }
     }
 }
@@ -224,6 +233,40 @@ impl Message for SqlCommand {
             Self::Bulk(bulk) => out.message(2, bulk),
             Self::Vacuum => out.message(3, &Empty),
             Self::Extend(names) => out.message(4, &Names(names)),
+        }
+    }
+}
+
+/// A key, or a key with a value and a time.
+struct Item<'a>(&'a [u8], &'a [u8], u64);
+
+impl Message for Item<'_> {
+    fn put(&self, out: &mut impl Out) {
+        let Self(key, value, ttl) = self;
+        out.bytes_unless_empty(1, key);
+        out.bytes_unless_empty(2, value);
+        out.number_unless_0(3, *ttl);
+    }
+}
+
+impl Message for ItemsCommand {
+    fn put(&self, out: &mut impl Out) {
+        match self {
+            Self::Add { key, value, ttl } => out.message(1, &Item(key, value, *ttl)),
+            Self::Take(key) => out.bytes(2, key),
+            Self::Expect { key, value } => out.message(3, &Item(key, value, 0)),
+            Self::Abort => out.message(4, &Empty),
+        }
+    }
+}
+
+impl Message for ItemsReply {
+    fn put(&self, out: &mut impl Out) {
+        match self {
+            Self::Done => out.message(1, &Empty),
+            Self::Exists => out.message(2, &Empty),
+            Self::Missing => out.message(3, &Empty),
+            Self::Taken(value) => out.bytes(4, value),
         }
     }
 }
@@ -347,6 +390,7 @@ impl Message for CommandResult {
         match self {
             Self::Control(reply) => out.message(family::CONTROL, reply),
             Self::Sql(reply) => out.message(family::SQL, reply),
+            Self::Items(reply) => out.message(family::ITEMS, reply),
             Self::Failed(failure) => out.message(FAILED, failure),
         }
     }

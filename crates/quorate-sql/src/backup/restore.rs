@@ -91,7 +91,8 @@ fn rewrite(vfs: &str, path: &Path, identity: StoreIdentity, applied: &Applied) -
         };
         let transaction = conn.unchecked_transaction()?;
         sessions::end_all(&conn)?;
-        let row = AppliedRow { identity, applied: applied.clone(), ..row };
+        let (level, due) = (row.applied.level, row.applied.due);
+        let row = AppliedRow { identity, applied: Applied { level, due, ..applied.clone() }, ..row };
         applied_row::write(&row, |values| conn.execute(applied_row::WRITE, values))?;
         transaction.commit()
     };

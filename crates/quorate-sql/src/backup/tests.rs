@@ -79,7 +79,7 @@ fn changed_bytes_in_a_backup_are_detected() {
 #[test]
 fn a_copy_that_differs_from_the_backup_is_not_restored() {
     let (_dir, file, backup) = backed_up();
-    let applied = Applied { log_id: backup.applied.log_id, membership: None };
+    let applied = Applied { log_id: backup.applied.log_id, ..Applied::default() };
     let restored = |dir: &TempDir| restore(&disk(), dir.path(), &file, IDENTITY, &applied);
     let (first, second) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     restored(&first).unwrap();

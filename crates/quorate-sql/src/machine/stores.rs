@@ -4,7 +4,7 @@ use quorate_apply::{Engine, Scope, Stores, Surroundings, Trouble};
 use quorate_env::mutant::Mutant;
 use quorate_model::{
     ALONE, Command, CommandResult, Failure, FailureKind, Mode, Outcome, Proposal, ReadCheck, Reply, SqlCommand,
-    SqlReply, Stamp, StoreFault,
+    SqlReply, Stamp, StoreFault, Topic,
 };
 
 use super::SqlMachine;
@@ -87,7 +87,10 @@ impl Stores for SqlMachine {
     fn run(&mut self, command: &Command, surroundings: Surroundings<'_>) -> Result<CommandResult, Trouble> {
         match command {
             Command::Sql(command) => self.sql(command, surroundings).map(CommandResult::Sql),
-            Command::Control(_) => Err(Failure::new(FailureKind::Refused, "not a command of a store").into()),
+            Command::Control(_) | Command::Items(_) => {
+                let text = "this state machine has no store for the command; send it to the group that has";
+                Err(Failure::new(FailureKind::Refused, text).into())
+            }
         }
     }
 
@@ -120,6 +123,19 @@ impl Stores for SqlMachine {
             }
         }
         Ok(())
+    }
+
+    /// Nothing in the SQL store has a time.
+    fn sweep(&mut self, _: u64, _: usize) -> Result<(), StoreFault> {
+        Ok(())
+    }
+
+    fn next_due(&mut self) -> Result<Option<u64>, StoreFault> {
+        Ok(None)
+    }
+
+    fn take_touched(&mut self) -> Vec<Topic> {
+        Vec::new()
     }
 
     fn only_reads(&mut self, command: &Command) -> bool {

@@ -30,6 +30,7 @@ mod read_checks;
 mod rejected;
 mod returned;
 mod schema;
+mod suite;
 
 pub(super) const SECOND: u64 = 1_000_000_000;
 pub(super) const START: u64 = 1_700_000_000 * SECOND;
@@ -69,7 +70,9 @@ impl Node {
     pub(super) fn restart_with_cache(&mut self, bytes: u32) {
         self.applier = None;
         let conn = connection::open_writer(&self.generations.current(), bytes).unwrap();
-        self.applier = Some(Applier::new(SqlMachine::open(conn, &IDENTITY, &Extensions::default()).unwrap()).unwrap());
+        self.applier = Some(
+            Applier::new(SqlMachine::open(conn, &IDENTITY, &Extensions::default()).unwrap(), FORMAT_LEVEL).unwrap(),
+        );
     }
 
     pub(super) fn applier(&mut self) -> &mut Applier {

@@ -76,7 +76,8 @@ fn fill_names(writer: &Connection, rows: i64) {
 
 fn set_applied(writer: &Connection, index: u64) {
     let log_id = Some(LogId { index, ..LogId::default() });
-    let row = AppliedRow { applied: Applied { log_id, membership: None }, ..AppliedRow::new(StoreIdentity::default()) };
+    let row =
+        AppliedRow { applied: Applied { log_id, ..Applied::default() }, ..AppliedRow::new(StoreIdentity::default()) };
     applied_row::write(&row, |params| writer.execute(applied_row::WRITE, params)).unwrap();
 }
 

@@ -13,8 +13,11 @@ use crate::classify;
 /// is upgraded when it is opened.
 ///
 /// Since level 2 sessions have a column `recent`, since level 3 there is a table of enabled extensions, since level 4
-/// one of rejected entries.
-pub const STORE_LEVEL: u32 = 4;
+/// one of rejected entries, since level 5 the applied row has the columns `format_level` and `due`.
+pub const STORE_LEVEL: u32 = 5;
+
+/// The level of the layout since which the row has a format level and a due time.
+const WITH_FORMAT_LEVEL: u32 = 5;
 
 /// Creates the table.
 pub(crate) const TABLE: &str = "CREATE TABLE _quorate_applied (
@@ -23,17 +26,34 @@ pub(crate) const TABLE: &str = "CREATE TABLE _quorate_applied (
     cluster BLOB NOT NULL, epoch INTEGER NOT NULL, \"group\" INTEGER NOT NULL,
     term INTEGER, node INTEGER, \"index\" INTEGER,
     members_term INTEGER, members_node INTEGER, members_index INTEGER, members BLOB,
-    now INTEGER NOT NULL, outcome_hash INTEGER NOT NULL
+    now INTEGER NOT NULL, outcome_hash INTEGER NOT NULL,
+    format_level INTEGER NOT NULL DEFAULT 1, due INTEGER
 ) STRICT";
 
+/// Adds the columns that older layouts do not have.
+const UPGRADE: [&str; 2] = [
+    "ALTER TABLE _quorate_applied ADD COLUMN format_level INTEGER NOT NULL DEFAULT 1",
+    "ALTER TABLE _quorate_applied ADD COLUMN due INTEGER",
+];
+
 const READ: &str = "SELECT level, cluster, epoch, \"group\", term, node, \"index\",
-    members_term, members_node, members_index, members, now, outcome_hash FROM _quorate_applied WHERE id = 1";
+    members_term, members_node, members_index, members, now, outcome_hash, format_level, due FROM _quorate_applied WHERE id = 1";
+const READ_BEFORE_LEVELS: &str = "SELECT level, cluster, epoch, \"group\", term, node, \"index\",
+    members_term, members_node, members_index, members, now, outcome_hash, 1, NULL FROM _quorate_applied WHERE id = 1";
 
 /// Writes the whole row.
 pub(crate) const WRITE: &str = "REPLACE INTO _quorate_applied
     (id, level, cluster, epoch, \"group\", term, node, \"index\",
-     members_term, members_node, members_index, members, now, outcome_hash)
-    VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
+     members_term, members_node, members_index, members, now, outcome_hash, format_level, due)
+    VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
+
+/// Upgrades the table from an older layout. The row keeps its old level until it is written again.
+pub(super) fn upgrade(conn: &Connection) -> rusqlite::Result<()> {
+    if conn.prepare(READ).is_ok() {
+        return Ok(());
+    }
+    UPGRADE.iter().try_for_each(|sql| conn.execute(sql, []).map(drop))
+}
 
 /// Returns the row of a database, or `None` if the database was never used by a store. In a read transaction, the
 /// row matches the data that the transaction sees.
@@ -52,7 +72,10 @@ pub fn read(conn: &Connection) -> Result<Option<AppliedRow>, StoreFault> {
         Some(level) if level > STORE_LEVEL => Err(StoreFault::Unsupported(format!(
             "the database has the layout level {level}; this version knows levels up to {STORE_LEVEL}"
         ))),
-        Some(_) => conn.query_row(READ, [], of).map(Some).map_err(own),
+        Some(level) => {
+            let read = if level < WITH_FORMAT_LEVEL { READ_BEFORE_LEVELS } else { READ };
+            conn.query_row(read, [], of).map(Some).map_err(own)
+        }
     }
 }
 
@@ -66,7 +89,12 @@ fn of(row: &Row<'_>) -> rusqlite::Result<AppliedRow> {
             epoch: Epoch(unsigned(row, 2)?),
             group: GroupId(row.get(3)?),
         },
-        applied: Applied { log_id: log_id(row, 4)?, membership },
+        applied: Applied {
+            log_id: log_id(row, 4)?,
+            membership,
+            level: row.get(13)?,
+            due: row.get::<_, Option<i64>>(14)?.map(i64::cast_unsigned),
+        },
         now: unsigned(row, 11)?,
         outcome_hash: unsigned(row, 12)?,
     })
@@ -91,6 +119,8 @@ pub(crate) fn write<R>(row: &AppliedRow, write: impl FnOnce(&[&dyn rusqlite::ToS
         members.map(|(_, bytes)| bytes.as_ref()),
         row.now.cast_signed(),
         row.outcome_hash.cast_signed(),
+        row.applied.level,
+        row.applied.due.map(u64::cast_signed),
     ])
 }
 
@@ -127,7 +157,12 @@ mod tests {
         let identity = StoreIdentity { cluster: u128::MAX - 1, epoch: Epoch(u64::MAX), group: GroupId(u32::MAX) };
         let full = AppliedRow {
             identity,
-            applied: Applied { log_id: Some(id), membership: Some((id, Bytes::from_static(b"members"))) },
+            applied: Applied {
+                log_id: Some(id),
+                membership: Some((id, Bytes::from_static(b"members"))),
+                level: u32::MAX,
+                due: Some(u64::MAX - 3),
+            },
             now: u64::MAX,
             outcome_hash: u64::MAX - 2,
         };

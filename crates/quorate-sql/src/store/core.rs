@@ -39,7 +39,7 @@ impl Core {
         }
         let machine = SqlMachine::open(conn, &options.identity, &options.extensions)?;
         let machine = machine.with_slow_log(options.slow.clone()).supervised(Arc::clone(supervision));
-        let applier = Applier::new(machine)?;
+        let applier = Applier::new(machine, options.level)?;
         let temp = Temp::of_writer(generation.temp(), generation.main());
         Ok(Self { applier, temp, cache_bytes: options.writer_cache_bytes, generation })
     }

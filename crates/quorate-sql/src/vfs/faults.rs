@@ -18,8 +18,15 @@ impl Watched {
 #[cfg(test)]
 impl Watched {
     pub(crate) fn refusal(&self, role: Role) -> Option<i32> {
-        let code = self.faults.wal_writes.load(std::sync::atomic::Ordering::Acquire);
-        (role == Role::Wal && code != 0).then_some(code)
+        use std::sync::atomic::Ordering;
+        if role != Role::Wal {
+            return None;
+        }
+        let take = |room: u64| room.checked_sub(1).filter(|left| *left > 0);
+        if self.faults.wal_room.fetch_update(Ordering::AcqRel, Ordering::Acquire, take) == Err(1) {
+            return Some(rusqlite::ffi::SQLITE_FULL);
+        }
+        Some(self.faults.wal_writes.load(Ordering::Acquire)).filter(|code| *code != 0)
     }
 
     pub(crate) fn read_refusal(&self, role: Role) -> Option<i32> {
@@ -39,6 +46,8 @@ impl Watched {
 pub(crate) struct Faults {
     /// The SQLite error code of each write to the `-wal`; 0 injects no error.
     pub(crate) wal_writes: std::sync::atomic::AtomicI32,
+    /// One more than the number of writes to the `-wal` for which there is room; 0 for no limit.
+    pub(crate) wal_room: std::sync::atomic::AtomicU64,
     /// The SQLite error code of each read of the main file; 0 injects no error.
     pub(crate) main_reads: std::sync::atomic::AtomicI32,
     /// The number of the `-wal` read that fails, counted from 1 as of now; none fails if it is not positive.

@@ -104,6 +104,9 @@ impl Gateway {
             Command::Sql(SqlCommand::Statement(statement)) => self.store.validator().check(statement)?,
             Command::Sql(SqlCommand::Bulk(bulk)) => self.store.validator().check_bulk(bulk)?,
             Command::Control(_) | Command::Sql(SqlCommand::Vacuum | SqlCommand::Extend(_)) => return Ok(()),
+            Command::Items(_) => {
+                return Err(Failure::new(FailureKind::Refused, "this cluster has no store for the command"));
+            }
         };
         match kind {
             StatementKind::Read => {

@@ -1,0 +1,279 @@
+//! The tests that every [`Machine`] must pass: nothing depends on where batches end, on what ran ahead, or on restarts;
+//! and a fault is never an outcome.
+//!
+//! A machine takes part through a [`Fixture`]. The commands are those of the store for tests, or what does the same.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use quorate_model::codec::encode_proposal;
+use quorate_model::limits::FORMAT_LEVEL;
+use quorate_model::{
+    Command, ControlCommand, Entry, LogId, Mode, NodeId, Origin, Outcome, Payload, Proposal, SessionId, Stamp,
+    StoreFault,
+};
+
+use crate::{Applier, Machine};
+
+const SECOND: u64 = 1_000_000_000;
+
+/// When the first entry was proposed.
+const START: u64 = 1_700_000_000 * SECOND;
+
+/// The sessions that a program uses; one more is never opened.
+const SESSIONS: u64 = 3;
+
+const CASES: u32 = 96;
+
+/// A machine with its medium, and what does the same on it as the commands of the store for tests.
+pub trait Fixture {
+    /// The machine.
+    type Machine: Machine;
+
+    /// Makes an empty medium and opens it.
+    fn new() -> (Self, Self::Machine)
+    where
+        Self: Sized;
+
+    /// Opens the medium again, after a crash.
+    fn restart(&mut self, machine: Self::Machine) -> Self::Machine;
+
+    /// Returns the commands of the first entries.
+    fn setup(&self) -> Vec<Command>;
+
+    /// Returns the command for an act.
+    fn command(&self, act: Act) -> Command;
+
+    /// Returns what is committed, apply's records included.
+    fn contents(&self, machine: &mut Self::Machine) -> String;
+
+    /// Lets each change after so many fail with a fault, or none (`None`).
+    fn set_room(&self, machine: &mut Self::Machine, changes: Option<u64>);
+}
+
+/// What a command does. Keys and values are small numbers, so that acts meet.
+#[derive(Clone, Copy, Debug)]
+pub enum Act {
+    /// Adds a value under a key, unless there is one; for how many seconds, or for ever (0), where the store has times.
+    Add(u8, u8, u8),
+    /// Removes the value under a key, and returns it.
+    Take(u8),
+    /// Fails unless there is this value under the key.
+    Expect(u8, u8),
+    /// Fails and closes the transaction.
+    Abort,
+}
+
+/// An entry of a program.
+#[derive(Clone, Debug)]
+struct Step {
+    acts: Vec<Act>,
+    mode: Mode,
+    /// The session, the sequence and the floor.
+    origin: (u64, u64, u64),
+    kind: Kind,
+    /// How many seconds after the entry before it.
+    pause: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    Proposal,
+    Rejected,
+    Blank,
+    Tick,
+}
+
+/// A batch: its size, entries that run ahead of it, and whether the machine restarts before or after it.
+#[derive(Clone, Debug)]
+struct Batch {
+    size: usize,
+    /// How many entries to skip, and how many run ahead.
+    ahead: Option<(usize, usize)>,
+    restarts_ahead: bool,
+    restarts: bool,
+}
+
+fn an_act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        6 => (0..6_u8, 0..3_u8, 0..4_u8).prop_map(|(key, value, ttl)| Act::Add(key, value, ttl)),
+        3 => (0..6_u8).prop_map(Act::Take),
+        2 => (0..6_u8, 0..3_u8).prop_map(|(key, value)| Act::Expect(key, value)),
+        1 => Just(Act::Abort),
+    ]
+}
+
+fn a_step() -> impl Strategy<Value = Step> {
+    let mode = prop_oneof![2 => Just(Mode::Atomic), 1 => Just(Mode::Pipeline)];
+    let kind = prop_oneof![
+        12 => Just(Kind::Proposal), 1 => Just(Kind::Rejected), 1 => Just(Kind::Blank), 1 => Just(Kind::Tick)
+    ];
+    let acts = proptest::collection::vec(an_act(), 1..4);
+    (acts, mode, (0..=SESSIONS + 1, 1..20_u64, 0..8_u64), kind, 0..3_u64)
+        .prop_map(|(acts, mode, origin, kind, pause)| Step { acts, mode, origin, kind, pause })
+}
+
+fn a_program() -> impl Strategy<Value = Vec<Step>> {
+    proptest::collection::vec(a_step(), 1..40)
+}
+
+fn a_split() -> impl Strategy<Value = Vec<Batch>> {
+    let ahead = proptest::option::of((prop_oneof![4 => Just(0_usize), 1 => 1..4_usize], 0..12_usize));
+    let batch = (1..16_usize, ahead, prop::bool::weighted(0.1), prop::bool::weighted(0.15));
+    let batch =
+        batch.prop_map(|(size, ahead, restarts_ahead, restarts)| Batch { size, ahead, restarts_ahead, restarts });
+    proptest::collection::vec(batch, 1..8)
+}
+
+/// A machine under test.
+struct Node<F: Fixture> {
+    fixture: F,
+    applier: Option<Applier<F::Machine>>,
+}
+
+impl<F: Fixture> Node<F> {
+    fn new() -> Self {
+        let (fixture, machine) = F::new();
+        Self { fixture, applier: Some(Applier::new(machine, FORMAT_LEVEL).unwrap()) }
+    }
+
+    fn applier(&mut self) -> &mut Applier<F::Machine> {
+        self.applier.as_mut().unwrap()
+    }
+
+    fn restart(&mut self) {
+        let machine = self.fixture.restart(self.applier.take().unwrap().into_machine());
+        self.applier = Some(Applier::new(machine, FORMAT_LEVEL).unwrap());
+    }
+
+    fn apply(&mut self, entries: &[Entry]) -> Vec<Outcome> {
+        let mut outcomes = Vec::new();
+        while outcomes.len() < entries.len() {
+            self.applier().apply_batch(&entries[outcomes.len()..], &mut outcomes).unwrap();
+        }
+        outcomes
+    }
+
+    fn apply_in(&mut self, mut entries: &[Entry], split: &[Batch]) -> Vec<Outcome> {
+        let mut outcomes = Vec::new();
+        for Batch { size, ahead, restarts_ahead, restarts } in split.iter().cycle() {
+            if let Some((skip, count)) = ahead {
+                let ahead: Vec<_> = entries.iter().skip(*skip).take(*count).cloned().collect();
+                self.applier().prefetch(&ahead);
+            }
+            if *restarts_ahead {
+                self.restart();
+            }
+            let (batch, rest) = entries.split_at(entries.len().min(*size));
+            outcomes.extend(self.apply(batch));
+            if *restarts {
+                self.restart();
+            }
+            entries = rest;
+            if rest.is_empty() {
+                return outcomes;
+            }
+        }
+        outcomes
+    }
+
+    /// Everything in which machines must agree.
+    fn state(&mut self) -> (u64, String) {
+        let hash = self.applier().outcome_hash();
+        let Self { fixture, applier } = self;
+        (hash, fixture.contents(applier.as_mut().unwrap().machine_mut()))
+    }
+
+    /// Returns the entries of a program, the setup and the sessions first.
+    fn entries(&self, program: &[Step]) -> Vec<Entry> {
+        let setup = self.fixture.setup();
+        let first_session = setup.len() as u64 + 1;
+        let proposals = setup.into_iter().map(|command| Proposal::new(None, vec![command]));
+        let sessions = (0..SESSIONS).map(|_| Proposal::new(None, vec![ControlCommand::OpenSession.into()]));
+        let first = proposals.chain(sessions).map(|proposal| (Kind::Proposal, 0, proposal));
+        let steps = program.iter().map(|step| {
+            let (session, sequence, floor) = step.origin;
+            let session = SessionId(first_session + session - 1);
+            let origin = (step.origin.0 > 0).then_some(Origin { session, sequence, floor });
+            let commands = match step.kind {
+                Kind::Tick => vec![ControlCommand::Tick.into()],
+                _ => step.acts.iter().map(|act| self.fixture.command(*act)).collect(),
+            };
+            (step.kind, step.pause, Proposal { mode: step.mode, ..Proposal::new(origin, commands) })
+        });
+        let mut now = START;
+        let entry = |(index, (kind, pause, proposal)): (u64, (Kind, u64, Proposal))| {
+            now += pause * SECOND;
+            let (stamp, bytes) = (Stamp { now, seed: index }, encode_proposal(&proposal).unwrap());
+            let payload = match kind {
+                Kind::Proposal | Kind::Tick => Payload::Proposal(stamp, bytes),
+                Kind::Rejected => Payload::Rejected(stamp, bytes),
+                Kind::Blank => Payload::Blank,
+            };
+            Entry { log_id: LogId { term: 1, node: NodeId(1), index }, payload }
+        };
+        (1..).zip(first.chain(steps)).map(entry).collect()
+    }
+}
+
+/// Outcomes and state are those of entries that were applied one by one, wherever batches end, whatever ran ahead, and
+/// whenever the machine restarts.
+pub fn nothing_depends_on_where_batches_end<F: Fixture>() {
+    let run = |(program, split): (Vec<Step>, Vec<Batch>)| {
+        let (mut one_by_one, mut node) = (Node::<F>::new(), Node::<F>::new());
+        let entries = node.entries(&program);
+        let expected: Vec<_> = entries.iter().flat_map(|entry| one_by_one.apply(std::slice::from_ref(entry))).collect();
+        let outcomes = node.apply_in(&entries, &split);
+        for (entry, (outcome, expected)) in entries.iter().zip(outcomes.iter().zip(&expected)) {
+            prop_assert_eq!(outcome, expected, "{:?}", entry);
+        }
+        prop_assert_eq!(node.state(), one_by_one.state());
+        node.restart();
+        prop_assert_eq!(node.state(), one_by_one.state());
+        Ok(())
+    };
+    TestRunner::new(Config::with_cases(CASES)).run(&(a_program(), a_split()), run).unwrap();
+}
+
+/// After a fault, what was committed before it stays, nothing else does, and the same entries give the same outcomes as
+/// without it, also after a restart.
+pub fn a_fault_is_never_an_outcome<F: Fixture>() {
+    let run = |(program, split, room, restarts): (Vec<Step>, Vec<Batch>, u64, bool)| {
+        let (mut healthy, mut node) = (Node::<F>::new(), Node::<F>::new());
+        let entries = node.entries(&program);
+        let expected = healthy.apply(&entries);
+        let mut outcomes = Vec::new();
+        node.set_room(Some(room));
+        let fault = loop {
+            let left = &entries[outcomes.len()..];
+            let size = split[outcomes.len() % split.len()].size.min(left.len());
+            match node.applier().apply_batch(&left[..size], &mut outcomes) {
+                _ if outcomes.len() == entries.len() => break None,
+                Ok(()) => {}
+                Err(fault) => break Some(fault),
+            }
+        };
+        let is_full = fault.as_ref().is_none_or(|fault| matches!(fault, StoreFault::Full(_)));
+        prop_assert!(is_full, "{:?}", fault);
+        node.set_room(None);
+        if restarts {
+            node.restart();
+        }
+        prop_assert_eq!(node.applier().applied().index(), outcomes.len() as u64);
+        let left = entries[outcomes.len()..].to_vec();
+        outcomes.extend(node.apply(&left));
+        prop_assert_eq!(outcomes, expected);
+        prop_assert_eq!(node.state(), healthy.state());
+        Ok(())
+    };
+    let strategy = (a_program(), a_split(), 0..120_u64, any::<bool>());
+    TestRunner::new(Config::with_cases(CASES)).run(&strategy, run).unwrap();
+}
+
+impl<F: Fixture> Node<F> {
+    fn set_room(&mut self, changes: Option<u64>) {
+        let Self { fixture, applier } = self;
+        fixture.set_room(applier.as_mut().unwrap().machine_mut(), changes);
+    }
+}
