@@ -78,7 +78,7 @@ async fn remember_voting(service: &PeerService, running: &Running, id: u64) {
 async fn ask(service: &PeerService, running: &Running, own: &Member, said: &mut String) -> Option<String> {
     let identity = service.home.identity();
     let member = MemberInfo { id: identity.id, name: own.name.clone(), addr: own.addr.clone(), voter: false };
-    let join = Join { member, voter_since: identity.voter_since };
+    let join = Join { member, voter_since: identity.voter_since, level: service.config.level };
     if running.raft.is_leader() {
         let joined = membership::admit(service, running, &join).await;
         return joined.removed.then_some(joined.why);

@@ -31,6 +31,8 @@ pub struct ConsensusConfig {
     pub keep_log_bytes: u64,
     /// The size of one file of the log in bytes. The same number of bytes of the newest entries is kept in memory.
     pub log_segment_bytes: u64,
+    /// The highest format level that this program understands.
+    pub level: u32,
     /// Whether the data directory contains the store's files, in use or put aside, so that it belonged to a cluster.
     pub had_store: bool,
 }

@@ -19,6 +19,7 @@ use crate::combiner::{HOLD_MAX, Hold};
 use crate::config::Timing;
 use crate::error::{Ended, MembershipError, ProposeError, ReadPositionError};
 use crate::images::{self, ImageError, ImagePieces};
+use crate::levels::{self, LevelTooLow};
 use crate::membership;
 use crate::metrics::ConsensusMetrics;
 use crate::peer_service::{PeerService, Running};
@@ -60,6 +61,11 @@ impl Consensus {
         }
         let (index, outcome) = self.0.running.combiner.propose(proposal).await?;
         Ok((self.position(index), outcome))
+    }
+
+    /// Fails unless the cluster uses a format level that is at least `needed`.
+    pub fn check_level(&self, needed: u32) -> Result<(), LevelTooLow> {
+        levels::check(&self.0.service, &self.0.running, needed)
     }
 
     /// Waits until all earlier writes are applied, and then holds back all other writes as long as the caller keeps the

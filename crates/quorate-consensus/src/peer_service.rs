@@ -216,6 +216,7 @@ impl PeerService {
             last_index: self.home.wal.last_log_id(GroupId::MAIN).map_or(0, |id| id.index),
             log_bytes: self.home.wal.disk_bytes(),
             durability: durability_number(self.config.durability),
+            level: self.config.level,
             belonged: identity.has_belonged(),
             ..StatusReply::default()
         };

@@ -257,6 +257,11 @@ impl Peers {
         self.look(id, |seen| self.is_fresh(seen).then_some(seen.status.applied_index)).flatten()
     }
 
+    /// Returns the format level that a member has announced lately.
+    pub(crate) fn level(&self, id: NodeId) -> Option<u32> {
+        self.look(id.0, |seen| self.is_fresh(seen).then_some(seen.status.level)).flatten()
+    }
+
     /// Whether a node that has answered lately knows the members, and this id is not among them.
     pub(crate) fn is_left_out(&self, id: u64) -> bool {
         let seen = lock(&self.seen);

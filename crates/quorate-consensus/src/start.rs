@@ -29,6 +29,7 @@ use crate::events;
 use crate::home::Home;
 use crate::identity::Identity;
 use crate::images::ImageSender;
+use crate::levels;
 use crate::lineage;
 use crate::membership;
 use crate::metrics::{ConsensusMetrics, watch_leaders};
@@ -146,7 +147,7 @@ impl Consensus {
 }
 
 /// Starts the tasks that watch the members and maintain this node's place among them.
-fn watchers(env: &Env, service: &Arc<PeerService>, running: &Running, own: Member, dir: &Path) -> [AbortHandle; 7] {
+fn watchers(env: &Env, service: &Arc<PeerService>, running: &Running, own: Member, dir: &Path) -> [AbortHandle; 8] {
     let (peers, raft, verdicts) = (Arc::clone(&service.peers), running.raft.clone(), Arc::clone(&running.verdicts));
     [
         task(env, judge::run(verdicts, raft.clone(), Arc::clone(&peers))),
@@ -154,6 +155,7 @@ fn watchers(env: &Env, service: &Arc<PeerService>, running: &Running, own: Membe
         task(env, events::watch(env.clone(), Arc::clone(service), running.clone(), dir.to_owned())),
         task(env, membership::step_aside(Arc::clone(service), running.clone())),
         task(env, standing::control_elections(Arc::clone(service), running.clone())),
+        task(env, levels::raise(Arc::clone(service), running.clone())),
         task(env, membership::finish(Arc::clone(service), raft)),
         task(env, belong::belong(Arc::clone(service), running.clone(), own)),
     ]

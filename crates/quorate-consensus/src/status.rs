@@ -6,6 +6,7 @@ use openraft::rt::WatchReceiver;
 use quorate_model::{Epoch, GroupId, LogId, NodeId, Position};
 
 use crate::identity::ClusterId;
+use crate::levels;
 use crate::peer_service::{PeerService, Running};
 use crate::raft::types::from_raft;
 use crate::standing::{Standing, standing};
@@ -30,6 +31,8 @@ pub struct ClusterStatus {
     pub committed: Option<LogId>,
     /// The position up to which the node's store has applied the log.
     pub applied: Position,
+    /// The format level that the cluster uses.
+    pub level: u32,
     /// The size of the node's log files in bytes.
     pub log_bytes: u64,
     /// All members, including learners.
@@ -57,6 +60,8 @@ pub struct MemberStatus {
     pub silent_for: Duration,
     /// The member's applied index in its last answer.
     pub applied_index: u64,
+    /// The highest format level that the member's program understands; 0 if it has not said so lately.
+    pub level: u32,
 }
 
 impl MemberStatus {
@@ -81,7 +86,8 @@ pub(crate) fn cluster_status(service: &PeerService, running: &Running) -> Cluste
     let metrics = metrics.borrow_watched();
     let membership = metrics.membership_config.membership();
     let voters: Vec<u64> = membership.voter_ids().collect();
-    let applied_index = running.store.applied().index();
+    let applied = running.store.applied();
+    let applied_index = applied.index();
     let members = membership.nodes().map(|(id, member)| {
         let own = *id == identity.id;
         MemberStatus {
@@ -95,6 +101,7 @@ pub(crate) fn cluster_status(service: &PeerService, running: &Running) -> Cluste
             } else {
                 service.peers.seen(*id).map_or(0, |seen| seen.status.applied_index)
             },
+            level: levels::announced(service, running, *id).unwrap_or(0),
         }
     });
     ClusterStatus {
@@ -106,6 +113,7 @@ pub(crate) fn cluster_status(service: &PeerService, running: &Running) -> Cluste
         last: service.home.wal.last_log_id(GroupId::MAIN),
         committed: metrics.local_committed.as_ref().map(from_raft),
         applied: Position { epoch: Epoch(identity.epoch), group: GroupId::MAIN, index: applied_index },
+        level: applied.level,
         log_bytes: service.home.wal.disk_bytes(),
         members: members.collect(),
         blocked: running.verdicts.blocked(),

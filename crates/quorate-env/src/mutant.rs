@@ -52,6 +52,8 @@ pub enum Mutant {
     ReadChecksIgnored,
     /// A transaction that was run before it was proposed takes effect even if another entry was applied in between.
     DryRunNotChecked,
+    /// A node proposes what the format level of the cluster does not allow yet.
+    LevelNotChecked,
     /// A pipeline fails as a whole when a command ends its transaction.
     PipelineIsAtomic,
     /// A write forwarded to a leader that did not answer counts as not done.
@@ -110,9 +112,9 @@ use Mutant::{
     AbsentVoterIgnored, AcknowledgedBeforeSync, AgeNotChecked, AheadByIndex, AppendNotAwaited, AppliedBeforeLogged,
     AppliedIsRejected, CheckpointDuringHold, CheckpointWithoutSync, DeferredKeysAtBatch, DryRunNotChecked,
     ExpiredIsFresh, ExpiredIsNotDone, ExtensionsOfProcess, ForwardedIsNotDone, FoundedFromDamaged, HaltForgotten,
-    ImageNotReadAgain, ImageOfPartialCheckpoint, ImagePositionOff, LeaderRestored, LearnerServes, LostIdentityReused,
-    MigrationNotReadAgain, MoveNotAnnounced, OneIsBelieved, OutcomeNotKept, OutcomesNotCompared, PipelineIsAtomic,
-    PurgedBeforeDurable, ReadChecksIgnored, ReadDamageIgnored, ReadWithoutQuorum, ReadersNotCounted,
+    ImageNotReadAgain, ImageOfPartialCheckpoint, ImagePositionOff, LeaderRestored, LearnerServes, LevelNotChecked,
+    LostIdentityReused, MigrationNotReadAgain, MoveNotAnnounced, OneIsBelieved, OutcomeNotKept, OutcomesNotCompared,
+    PipelineIsAtomic, PurgedBeforeDurable, ReadChecksIgnored, ReadDamageIgnored, ReadWithoutQuorum, ReadersNotCounted,
     RejectedByMinority, RetryIsNew, SeedCarriedOver, SegmentReusedEarly, SessionsForgotten, SessionsOutsideTransaction,
     SnapshotNotKept, StaleFrameAccepted, StuckNotNoted, SyncBelievedAgain, SyncErrorIgnored, TornFrameAccepted,
     VoteNotAwaited,
@@ -120,7 +122,7 @@ use Mutant::{
 
 impl Mutant {
     /// All mutants.
-    pub const ALL: [Self; 47] = [
+    pub const ALL: [Self; 48] = [
         AcknowledgedBeforeSync,
         SyncErrorIgnored,
         StaleFrameAccepted,
@@ -142,6 +144,7 @@ impl Mutant {
         OutcomeNotKept,
         ReadChecksIgnored,
         DryRunNotChecked,
+        LevelNotChecked,
         PipelineIsAtomic,
         ForwardedIsNotDone,
         ExpiredIsNotDone,

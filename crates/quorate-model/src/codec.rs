@@ -13,6 +13,7 @@ use crate::{Failure, FailureKind, Outcome, Proposal, Read, Value};
 mod decode;
 mod encode;
 pub mod entry;
+mod items;
 
 use bytes::Bytes;
 use decode::{Decode, Field, Fields, Part};

@@ -92,6 +92,8 @@ pub struct Heard {
     pub silent_ms: u64,
     /// The last index in its database at that time.
     pub applied: u64,
+    /// The highest format level that its program understands; 0 if that is not known.
+    pub format_level: u32,
 }
 
 /// The positions of a node in the log, and the sizes of its files.
@@ -110,6 +112,8 @@ pub struct Positions {
     /// The number of committed entries that are not in its database yet. None while the node hears from no leader,
     /// because the number is then unknown, and while it has no database.
     pub lag: Option<u64>,
+    /// The format level that the cluster uses. It rises once all members understand a higher one.
+    pub format_level: u32,
     /// The size of the log's files, in bytes.
     pub log_bytes: u64,
     /// The size of the database's files, in bytes.
@@ -140,6 +144,7 @@ impl Positions {
             applied: status.applied.index,
             durable: status.durable_index,
             lag: committed.and_then(|committed| status.lag_behind(committed)),
+            format_level: status.level,
             log_bytes: status.log_bytes,
             database_bytes: status.database_bytes,
             blocked: status.blocked.as_ref().map(|blocked| Blocked { index: blocked.index, why: blocked.why.clone() }),
@@ -153,7 +158,8 @@ impl NodeStatus {
     pub fn of(status: &Status, silence_max: Duration) -> Self {
         let members = members(status, status.leader, |member| {
             let silent_ms = millis(member.silent_for);
-            (member.silent_for <= silence_max, Heard { silent_ms, applied: member.applied_index })
+            let heard = Heard { silent_ms, applied: member.applied_index, format_level: member.level };
+            (member.silent_for <= silence_max, heard)
         });
         let (voters_reachable, voters) = status.reachable_voters(silence_max);
         Self {
@@ -248,6 +254,7 @@ mod tests {
             voter: true,
             silent_for: Duration::from_secs(if id == 3 { 60 } else { 0 }),
             applied_index: 90,
+            level: 1,
         });
         Status {
             cluster: ClusterId(0xc0ffee),
@@ -259,6 +266,7 @@ mod tests {
             committed_index: 100,
             applied: Position { epoch: Epoch(1), group: GroupId::MAIN, index: 90 },
             durable_index: 80,
+            level: 1,
             log_bytes: 1 << 20,
             database_bytes: 4096,
             members: members.into(),
@@ -281,14 +289,15 @@ mod tests {
             json!({
                 "name": name, "raft_id": format!("{id:016x}"), "addr": format!("{name}:1"), "voter": true,
                 "leader": leader, "reachable": reachable, "silent_ms": silent_ms, "applied": 90,
+                "format_level": 1,
             })
         };
         let expected = json!({
             "name": "a", "raft_id": "0000000000000001", "member": true, "leader": "b", "last_leader": "b",
             "leader_silent_ms": 80, "votes": true, "voters": 3, "voters_reachable": 2,
             "cluster": "00000000000000000000000000c0ffee", "epoch": 1, "term": 4,
-            "last": 101, "committed": 100, "applied": 90, "durable": 80, "lag": 10, "log_bytes": 1 << 20,
-            "database_bytes": 4096, "stopped": null,
+            "last": 101, "committed": 100, "applied": 90, "durable": 80, "lag": 10, "format_level": 1,
+            "log_bytes": 1 << 20, "database_bytes": 4096, "stopped": null,
             "members": [
                 member(1, "a", false, true, 0), member(2, "b", true, true, 0), member(3, "c", false, false, 60_000),
             ],

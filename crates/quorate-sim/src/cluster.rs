@@ -15,6 +15,7 @@ use quorate::{
 };
 use quorate_env::{Env, Instant, lock, sleep};
 use quorate_env_sim::{SimDisk, SimWorld};
+use quorate_model::limits::FORMAT_LEVEL;
 use quorate_model::{GroupId, StateMachine as _, StoreFault};
 use quorate_sql::connection::{self, Attached};
 use quorate_sql::logical_hash;
@@ -144,7 +145,7 @@ impl Cluster {
         let mut lives = self.lives();
         let count = lives.counts.entry(name).or_default();
         *count += 1;
-        let is_present = *count > 1 || self.names.last() != Some(&name);
+        let is_current = *count > 1 || self.names.last() != Some(&name);
         let who = format!("{name}.{count}");
         lives.now.insert(name, Life::new(who.clone(), slot));
         drop(lives);
@@ -153,12 +154,12 @@ impl Cluster {
         let place = self.names.iter().position(|other| *other == name).unwrap_or_default();
         let ailing = self.clone();
         let ail = move |ailment| ailing.ails(name, ailment);
-        let config = self.config(name, program::extensions(is_present, place, ail));
-        drop(env.spawn(async move { cluster.run(name, who, inside, config).await }));
+        let config = self.config(name, program::extensions(is_current, place, ail));
+        drop(env.spawn(async move { cluster.run(name, who, inside, config, is_current).await }));
     }
 
-    async fn run(&self, name: &'static str, who: String, env: Env, config: Config) {
-        let seams = self.seams(name, &who, &env);
+    async fn run(&self, name: &'static str, who: String, env: Env, config: Config, is_current: bool) {
+        let seams = self.seams(name, &who, &env, is_current);
         match Node::start_with(env, config, seams).await {
             Ok(node) => {
                 self.world.trace().add(&who, format_args!("serves"));
@@ -173,10 +174,12 @@ impl Cluster {
         }
     }
 
-    fn seams(&self, name: &'static str, who: &str, env: &Env) -> SimHooks {
+    fn seams(&self, name: &'static str, who: &str, env: &Env, is_current: bool) -> SimHooks {
         let (inside, rng, cluster, who) = (env.clone(), env.rng().fork(), self.clone(), who.to_owned());
         let tuning = self.tuning;
+        let level = if is_current { FORMAT_LEVEL } else { FORMAT_LEVEL - 1 };
         SimHooks {
+            level: Some(level),
             log_segment_bytes: Some(SEGMENT_BYTES),
             tune: Some(Arc::new(move |options| {
                 options.checkpoint_bytes = tuning.checkpoint_bytes;

@@ -83,7 +83,7 @@ pub struct Coverage {
 }
 
 /// What a run of many seeds must have met in addition to faults.
-const HAPPENINGS: [&str; 26] = [
+const HAPPENINGS: [&str; 28] = [
     WORK_RIGHT,
     WORK_WRONG,
     TRANSACTION,
@@ -108,6 +108,8 @@ const HAPPENINGS: [&str; 26] = [
     SCHEMA,
     EXTENDED,
     NOT_EXTENDED,
+    TICKED,
+    NOT_TICKED,
     AILED,
     REJECTED,
 ];
@@ -169,6 +171,11 @@ pub const SCHEMA: &str = "change of the schema";
 /// refused because not all nodes ran that version yet.
 pub const EXTENDED: &str = "write by a new function";
 pub const NOT_EXTENDED: &str = "write by a function that one voter lacks";
+
+/// Ticks, which need the format level of the latest version: those that were applied, and those that were refused
+/// because not all nodes ran that version yet.
+pub const TICKED: &str = "tick";
+pub const NOT_TICKED: &str = "tick that one node can't read";
 
 impl Coverage {
     /// Counts a fault that strikes a node which is in these phases.

@@ -1,7 +1,8 @@
 //! The SQL functions that the simulated program registers, and the one that its next version adds.
 //!
 //! Invariant: the last node runs the earlier version in its first life, and the current version in all later lives. So
-//! the cluster accepts the new function only from some entry in the middle of a run on, the same entry on all nodes.
+//! the cluster accepts the new function, and the new format level, only from some entry in the middle of a run on, the
+//! same entry on all nodes.
 
 use quorate::{Extensions, Value, types::ValueRef};
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use quorate::{Level, Sql, Status, config::Durability};
 use quorate_env::{Instant, Rng, lock, sleep};
 use quorate_env_sim::SimWorld;
+use quorate_model::limits::FORMAT_LEVEL;
 
 use crate::cluster::{Cluster, End, SEGMENT_BYTES};
 use crate::coverage::{Coverage, DAMAGE_READ, EXPIRED, EXPIRED_RETRY, HEALED, WORK_RIGHT, WORK_WRONG};
@@ -343,6 +344,11 @@ async fn rest(cluster: &Cluster, ledger: &Ledger) -> Option<()> {
     if !cluster.until(SETTLE_MAX, |cluster| cluster.is_whole() && is_small(cluster)).await {
         let bytes: Vec<u64> = cluster.statuses().iter().map(|status| status.log_bytes).collect();
         cluster.history().violation(format!("the logs of idle nodes do not become small: {bytes:?}"));
+    }
+    let is_raised = |cluster: &Cluster| cluster.statuses().iter().all(|status| status.level == FORMAT_LEVEL);
+    if !cluster.until(SETTLE_MAX, is_raised).await {
+        let levels: Vec<u32> = cluster.statuses().iter().map(|status| status.level).collect();
+        cluster.history().violation(format!("all nodes run the current version, and use the format levels {levels:?}"));
     }
     compare(cluster, ledger).await
 }

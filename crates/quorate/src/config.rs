@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use quorate_consensus::{ConsensusConfig, KEEP_LOG_BYTES, LOG_SEGMENT_BYTES, Member};
+use quorate_model::limits::FORMAT_LEVEL;
 use quorate_sql::extensions::Extensions;
 use quorate_sql::options::WRITER_CACHE_BYTES_DEFAULT;
 use quorate_sql::readers::ReaderOptions;
@@ -213,6 +214,7 @@ impl Config {
             timing: self.timing,
             durability: self.durability,
             keep_log_bytes: self.keep_log_bytes,
+            level: FORMAT_LEVEL,
             log_segment_bytes: LOG_SEGMENT_BYTES,
             had_store: false,
         }

@@ -20,6 +20,8 @@ pub type WatchStore = Arc<dyn Fn(SqlStore) -> Arc<dyn StateMachine> + Send + Syn
 /// Changes how a node is put together.
 #[derive(Clone, Default)]
 pub struct SimHooks {
+    /// The highest format level that the node understands; if `None`, that of this build.
+    pub level: Option<u32>,
     /// Bytes of one file of the log.
     pub log_segment_bytes: Option<u64>,
     /// Changes how the store is opened.
@@ -30,10 +32,13 @@ pub struct SimHooks {
 
 impl SimHooks {
     pub(crate) fn consensus(&self, config: ConsensusConfig) -> ConsensusConfig {
-        ConsensusConfig { log_segment_bytes: self.log_segment_bytes.unwrap_or(config.log_segment_bytes), ..config }
+        let level = self.level.unwrap_or(config.level);
+        let log_segment_bytes = self.log_segment_bytes.unwrap_or(config.log_segment_bytes);
+        ConsensusConfig { level, log_segment_bytes, ..config }
     }
 
     pub(crate) fn options(&self, mut options: StoreOptions) -> StoreOptions {
+        options.level = self.level.unwrap_or(options.level);
         if let Some(tune) = &self.tune {
             tune(&mut options);
         }

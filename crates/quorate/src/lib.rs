@@ -101,6 +101,7 @@ pub use transaction::Transaction;
 #[doc(hidden)]
 pub mod sim {
     pub use crate::hooks::{SimHooks, TuneStore, WatchStore};
+    pub use crate::node::tick;
     pub use crate::remote::{backup_in, verify_in};
     pub use crate::restore::restore_in;
 }

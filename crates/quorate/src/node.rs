@@ -13,7 +13,7 @@ use futures_util::FutureExt;
 use futures_util::future::{Either, select};
 use quorate_consensus::{Consensus, ConsensusConfig, Ended, OpenStore};
 use quorate_env::{Env, Instant, lock, sleep, timeout};
-use quorate_model::StoreIdentity;
+use quorate_model::{Command, ControlCommand, Proposal, StoreIdentity, codec};
 use quorate_sql::StoreOptions;
 use quorate_sql::readers::ReaderOptions;
 use quorate_sql::slow::SlowLog;
@@ -266,6 +266,17 @@ async fn root(
 }
 
 /// Logs, once, that the node can serve.
+/// Proposes a tick, which needs format level 2, as the leader does when something is due.
+pub async fn tick(node: &Node) -> Result<(), Error> {
+    let tick = Command::from(ControlCommand::Tick);
+    node.gateway.check(&tick)?;
+    let proposal = codec::encode_proposal(&Proposal::new(None, vec![tick]))?;
+    let proposed = node.gateway.consensus.propose(proposal).await;
+    let (_, outcome) = proposed.map_err(|error| Error::Unavailable(error.to_string()))?;
+    outcome?;
+    Ok(())
+}
+
 async fn log_ready(gateway: Weak<Gateway>) {
     loop {
         let Some(gateway) = gateway.upgrade() else { return };

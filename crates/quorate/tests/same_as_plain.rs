@@ -119,6 +119,7 @@ fn world(records: &Records) -> impl Fn(&str, &mut Config) -> (Env, SimHooks) + u
         });
         let (name, records) = (name.to_owned(), Arc::clone(&records));
         let seams = SimHooks {
+            level: None,
             log_segment_bytes: Some(64 << 10),
             tune: Some(Arc::new(move |options| {
                 options.checkpoint_bytes = 64 << 10;

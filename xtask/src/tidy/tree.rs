@@ -109,7 +109,7 @@ impl Source {
     fn test_attributes(&self) -> impl Iterator<Item = usize> {
         self.code.match_indices("#[cfg(").map(|(at, _)| at).filter(|&at| {
             let condition = &self.code[at + 6..];
-            condition.starts_with("test)") || condition.starts_with("all(test,")
+            ["test)", "all(test,", "any(test,"].iter().any(|begin| condition.starts_with(begin))
         })
     }
 

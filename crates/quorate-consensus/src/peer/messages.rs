@@ -138,6 +138,9 @@ pub(crate) struct StatusReply {
     /// The number of the node's durability.
     #[prost(uint32, tag = "15")]
     pub durability: u32,
+    /// The highest format level that the node's program understands.
+    #[prost(uint32, tag = "16")]
+    pub level: u32,
     /// Whether the node's data directory belongs to a cluster, or did. Then no cluster is founded with the node.
     #[prost(bool, tag = "30")]
     pub belonged: bool,
@@ -184,6 +187,9 @@ pub(crate) struct Join {
     /// The index of a committed membership in which the node is a voter, if there is one.
     #[prost(uint64, optional, tag = "2")]
     pub voter_since: Option<u64>,
+    /// The highest format level that the node's program understands.
+    #[prost(uint32, tag = "3")]
+    pub level: u32,
 }
 
 /// Answers [`Join`].

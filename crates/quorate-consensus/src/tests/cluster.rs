@@ -11,6 +11,7 @@ use futures_util::future::BoxFuture;
 use quorate_env::{Env, Instant, sleep, timeout};
 use quorate_env_sim::SimWorld;
 use quorate_model::StateMachine;
+use quorate_model::limits::FORMAT_LEVEL;
 use quorate_wire::{CallFailure, FailureKind, PeerInfo, Secret, StreamReceiver, StreamSender};
 
 use super::store::MemStore;
@@ -202,6 +203,7 @@ pub(super) fn config(name: &str) -> ConsensusConfig {
     let listed = NAMES.into_iter().chain([name].into_iter().filter(|name| !NAMES.contains(name)));
     let members = listed.map(|name| Member { name: name.to_owned(), addr: format!("{name}:1") });
     ConsensusConfig {
+        level: FORMAT_LEVEL,
         name: name.to_owned(),
         listen: format!("{name}:1"),
         advertise: None,

@@ -60,7 +60,7 @@ impl<'a> Part<'a> {
     }
 
     /// Returns the bytes, which share the memory of the whole buffer.
-    fn slice(self) -> Bytes {
+    pub(super) fn slice(self) -> Bytes {
         self.whole.slice_ref(self.bytes)
     }
 }
@@ -162,7 +162,7 @@ fn push<T>(list: &mut Vec<T>, max: usize, item: T) -> Result<(), Flaw> {
 }
 
 /// Decodes a message without fields.
-fn empty<T>(part: Part<'_>, value: T) -> Result<T, Flaw> {
+pub(super) fn empty<T>(part: Part<'_>, value: T) -> Result<T, Flaw> {
     if part.bytes.is_empty() { Ok(value) } else { Err(Flaw::Unknown) }
 }
 
@@ -202,7 +202,7 @@ impl Decode for Origin {
 }
 
 /// Returns the only field of a message that has one of several fields.
-fn only_field(part: Part<'_>) -> Result<(u32, Field<'_>), Flaw> {
+pub(super) fn only_field(part: Part<'_>) -> Result<(u32, Field<'_>), Flaw> {
     let mut fields = Fields::of(part);
     let field = fields.field()?;
     if fields.rest.is_empty() { Ok(field) } else { Err(Flaw::Unknown) }
@@ -239,47 +239,6 @@ impl Decode for SqlCommand {
             (2, Content(part)) => Bulk::decode(part).map(Self::Bulk),
             (3, Content(part)) => empty(part, Self::Vacuum),
             (4, Content(part)) => names(part).map(Self::Extend),
-            _ => Err(Flaw::Unknown),
-        }
-    }
-}
-
-impl Decode for ItemsCommand {
-    fn decode(part: Part<'_>) -> Result<Self, Flaw> {
-        match only_field(part)? {
-            (1, Content(part)) => item(part).map(|(key, value, ttl)| Self::Add { key, value, ttl }),
-            (2, Content(part)) => Ok(Self::Take(part.slice())),
-            (3, Content(part)) => match item(part)? {
-                (key, value, 0) => Ok(Self::Expect { key, value }),
-                _ => Err(Flaw::Unknown),
-            },
-            (4, Content(part)) => empty(part, Self::Abort),
-            _ => Err(Flaw::Unknown),
-        }
-    }
-}
-
-/// Decodes the key of an item, its value and its time.
-fn item(part: Part<'_>) -> Result<(Bytes, Bytes, u64), Flaw> {
-    let (mut key, mut value, mut ttl) = Default::default();
-    for field in Fields::of(part) {
-        match field? {
-            (1, Content(part)) => key = part.slice(),
-            (2, Content(part)) => value = part.slice(),
-            (3, Number(number)) => ttl = number,
-            _ => return Err(Flaw::Unknown),
-        }
-    }
-    Ok((key, value, ttl))
-}
-
-impl Decode for ItemsReply {
-    fn decode(part: Part<'_>) -> Result<Self, Flaw> {
-        match only_field(part)? {
-            (1, Content(part)) => empty(part, Self::Done),
-            (2, Content(part)) => empty(part, Self::Exists),
-            (3, Content(part)) => empty(part, Self::Missing),
-            (4, Content(part)) => Ok(Self::Taken(part.slice())),
             _ => Err(Flaw::Unknown),
         }
     }

@@ -7,9 +7,9 @@ use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, k
 
 use super::{FAILED, PIPELINE, family};
 use crate::{
-    Bulk, Column, Command, CommandResult, ControlCommand, ControlReply, DryRunRecord, Failure, ItemsCommand,
-    ItemsReply, Mode, Origin, Outcome, PackedRows, Param, Proposal, Read, ReadCheck, Reply, Returned, SqlCommand,
-    SqlReply, Stamp, Statement, StatementResult, Value,
+    Bulk, Column, Command, CommandResult, ControlCommand, ControlReply, DryRunRecord, Failure, Mode, Origin, Outcome,
+    PackedRows, Param, Proposal, Read, ReadCheck, Reply, Returned, SqlCommand, SqlReply, Stamp, Statement,
+    StatementResult, Value,
 };
 
 /// A type that is encoded as tagged fields. Never reuse or renumber a tag: logs and sessions on disk contain them.
@@ -168,7 +168,7 @@ impl Out for Canonical<'_> {
 }
 
 /// A message without fields; its presence is all that it says.
-struct Empty;
+pub(super) struct Empty;
 
 impl Message for Empty {
     fn put(&self, _: &mut impl Out) {}
@@ -233,40 +233,6 @@ impl Message for SqlCommand {
             Self::Bulk(bulk) => out.message(2, bulk),
             Self::Vacuum => out.message(3, &Empty),
             Self::Extend(names) => out.message(4, &Names(names)),
-        }
-    }
-}
-
-/// A key, or a key with a value and a time.
-struct Item<'a>(&'a [u8], &'a [u8], u64);
-
-impl Message for Item<'_> {
-    fn put(&self, out: &mut impl Out) {
-        let Self(key, value, ttl) = self;
-        out.bytes_unless_empty(1, key);
-        out.bytes_unless_empty(2, value);
-        out.number_unless_0(3, *ttl);
-    }
-}
-
-impl Message for ItemsCommand {
-    fn put(&self, out: &mut impl Out) {
-        match self {
-            Self::Add { key, value, ttl } => out.message(1, &Item(key, value, *ttl)),
-            Self::Take(key) => out.bytes(2, key),
-            Self::Expect { key, value } => out.message(3, &Item(key, value, 0)),
-            Self::Abort => out.message(4, &Empty),
-        }
-    }
-}
-
-impl Message for ItemsReply {
-    fn put(&self, out: &mut impl Out) {
-        match self {
-            Self::Done => out.message(1, &Empty),
-            Self::Exists => out.message(2, &Empty),
-            Self::Missing => out.message(3, &Empty),
-            Self::Taken(value) => out.bytes(4, value),
         }
     }
 }

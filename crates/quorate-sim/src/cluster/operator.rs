@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorate::{Client, ClientConfig, Status, admin::AdminError, types::NodeId};
+use quorate::{Client, ClientConfig, Error, Status, admin::AdminError, types::NodeId};
 use quorate_env::timeout;
 
 use super::{Cluster, End};
@@ -17,6 +17,12 @@ const AUDIT_MAX: Duration = Duration::from_secs(15);
 const LAG: u64 = 100;
 
 impl Cluster {
+    /// Lets a node propose a tick, if the node serves.
+    pub async fn tick(&self, name: &'static str) -> Option<Result<(), Error>> {
+        let node = self.node(name)?;
+        Some(quorate::sim::tick(&node).await)
+    }
+
     /// Requests a verification that all nodes hold the same data, and checks that it finds no difference. A
     /// verification that fails or takes too long is ignored.
     pub async fn verify(&self) {

@@ -12,11 +12,11 @@ use quorate::{
     Error, FailureKind, Migrations, Sql,
     sql::{MigrateError, Migration},
 };
-use quorate_env::{Env, Rng, sleep};
+use quorate_env::{Env, Rng, sleep, timeout};
 
 use super::{WRITE_LIMIT, connected};
 use crate::cluster::Cluster;
-use crate::coverage::{EXTENDED, MIGRATION, NOT_EXTENDED, SCHEMA, UPKEEP, VACUUM};
+use crate::coverage::{EXTENDED, MIGRATION, NOT_EXTENDED, NOT_TICKED, SCHEMA, TICKED, UPKEEP, VACUUM};
 use crate::ledger::Ledger;
 
 /// The longest pause between two actions, in milliseconds.
@@ -59,6 +59,7 @@ impl Upkeep {
             match self.rng.below(8) {
                 0 | 1 => self.migrate(&sql).await,
                 2 => self.use_new_function(&sql).await,
+                3 => self.use_new_level().await,
                 _ => self.maintain(&sql).await,
             }
         }
@@ -108,6 +109,21 @@ impl Upkeep {
             Err(error) => self.excuse("a read of what migrations did", &error),
         }
         true
+    }
+
+    /// Proposes what only the new format level has. Until all nodes run the current version, that is refused.
+    async fn use_new_level(&self) {
+        let at = self.rng.below(self.cluster.names().len() as u64);
+        let Some(name) = usize::try_from(at).ok().and_then(|at| self.cluster.names().get(at)) else { return };
+        let Ok(Some(ticked)) = timeout(WRITE_LIMIT, self.cluster.tick(name)).await else { return };
+        self.cluster.world().trace().add("upkeep", format_args!("a tick by {name}: {ticked:?}"));
+        match ticked {
+            Ok(()) => self.ledger.happened(TICKED),
+            Err(Error::Failed(failure)) if failure.kind == FailureKind::Unsupported => {
+                self.ledger.happened(NOT_TICKED);
+            }
+            Err(error) => self.excuse("a tick", &error),
+        }
     }
 
     async fn maintain(&mut self, sql: &Sql) {

@@ -37,9 +37,11 @@ const UPGRADE: [&str; 2] = [
 ];
 
 const READ: &str = "SELECT level, cluster, epoch, \"group\", term, node, \"index\",
-    members_term, members_node, members_index, members, now, outcome_hash, format_level, due FROM _quorate_applied WHERE id = 1";
+    members_term, members_node, members_index, members, now, outcome_hash, format_level, due
+    FROM _quorate_applied WHERE id = 1";
 const READ_BEFORE_LEVELS: &str = "SELECT level, cluster, epoch, \"group\", term, node, \"index\",
-    members_term, members_node, members_index, members, now, outcome_hash, 1, NULL FROM _quorate_applied WHERE id = 1";
+    members_term, members_node, members_index, members, now, outcome_hash, 1, NULL
+    FROM _quorate_applied WHERE id = 1";
 
 /// Writes the whole row.
 pub(crate) const WRITE: &str = "REPLACE INTO _quorate_applied

@@ -100,6 +100,9 @@ impl Gateway {
     }
 
     fn validate(&self, command: &Command) -> Result<(), Failure> {
+        self.consensus
+            .check_level(command.level())
+            .map_err(|low| Failure::new(FailureKind::Unsupported, low.to_string()))?;
         let kind = match command {
             Command::Sql(SqlCommand::Statement(statement)) => self.store.validator().check(statement)?,
             Command::Sql(SqlCommand::Bulk(bulk)) => self.store.validator().check_bulk(bulk)?,

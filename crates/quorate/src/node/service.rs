@@ -149,6 +149,9 @@ fn validate(gateway: &Gateway, role: Role, proposal: &Proposal) -> Result<(), Fa
             Command::Control(ControlCommand::Verify) if role != Role::Admin => {
                 Err(Failure::new(FailureKind::Refused, "only an administrator may verify"))
             }
+            Command::Control(ControlCommand::Tick | ControlCommand::Raise(_)) => {
+                Err(Failure::new(FailureKind::Refused, "only nodes let time pass and raise the format level"))
+            }
             Command::Sql(SqlCommand::Extend(_)) => {
                 Err(Failure::new(FailureKind::Refused, "only nodes enable functions and collations"))
             }

@@ -48,6 +48,9 @@ pub(crate) struct StatusReply {
     /// The fault of its database.
     #[prost(string, optional, tag = "16")]
     pub fault: Option<String>,
+    /// The format level that the cluster uses.
+    #[prost(uint32, tag = "17")]
+    pub level: u32,
     #[prost(message, optional, tag = "30")]
     pub standing: Option<StandingReply>,
 }
@@ -104,6 +107,8 @@ pub(crate) struct MemberReply {
     pub silent_millis: u64,
     #[prost(uint64, tag = "6")]
     pub applied_index: u64,
+    #[prost(uint32, tag = "7")]
+    pub level: u32,
 }
 
 impl From<Status> for StatusReply {
@@ -115,6 +120,7 @@ impl From<Status> for StatusReply {
             voter: member.voter,
             silent_millis: millis(member.silent_for),
             applied_index: member.applied_index,
+            level: member.level,
         });
         Self {
             cluster: Bytes::copy_from_slice(&status.cluster.0.to_le_bytes()),
@@ -126,6 +132,7 @@ impl From<Status> for StatusReply {
             committed_index: status.committed_index,
             applied: status.applied.into(),
             durable_index: status.durable_index,
+            level: status.level,
             log_bytes: status.log_bytes,
             database_bytes: status.database_bytes,
             members: members.collect(),
@@ -147,6 +154,7 @@ impl From<StatusReply> for Status {
             voter: member.voter,
             silent_for: Duration::from_millis(member.silent_millis),
             applied_index: member.applied_index,
+            level: member.level,
         });
         Self {
             cluster: ClusterId(reply.cluster.as_ref().try_into().map_or(0, u128::from_le_bytes)),
@@ -158,6 +166,7 @@ impl From<StatusReply> for Status {
             committed_index: reply.committed_index,
             applied: reply.applied.into(),
             durable_index: reply.durable_index,
+            level: reply.level,
             log_bytes: reply.log_bytes,
             database_bytes: reply.database_bytes,
             members: members.collect(),

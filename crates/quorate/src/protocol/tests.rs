@@ -175,6 +175,38 @@ fn standing() -> Standing {
     Standing { last_leader: Some(NodeId(6)), leader_silent_for, joined: true, votes: true }
 }
 
+/// A status with one member.
+fn status() -> Status {
+    let member = MemberStatus {
+        id: NodeId(5),
+        name: "a".to_owned(),
+        addr: "h:1".to_owned(),
+        voter: true,
+        silent_for: Duration::from_millis(9),
+        applied_index: 76,
+        level: 1,
+    };
+    Status {
+        cluster: ClusterId(0x0102),
+        node: NodeId(5),
+        name: "a".to_owned(),
+        leader: Some(NodeId(6)),
+        term: 3,
+        last_index: 79,
+        committed_index: 78,
+        applied: POSITION,
+        durable_index: 70,
+        level: 1,
+        log_bytes: 4096,
+        database_bytes: 8192,
+        members: vec![member],
+        fault: Some("no space".to_owned()),
+        blocked: Some(Blocked { index: 7, why: "why".to_owned() }),
+        stopped: Some("why".to_owned()),
+        standing: standing(),
+    }
+}
+
 /// One of each message, as version 1 encodes it.
 fn samples() -> Vec<(&'static str, Bytes)> {
     let statement = Statement { sql: "SELECT :a".into(), params: vec![7.into()], names: vec![":a".to_owned()] };
@@ -189,32 +221,7 @@ fn samples() -> Vec<(&'static str, Bytes)> {
     let failed = Error::Failed(Failure { sqlite_code: 1, ..Failure::new(Kind::Sql, "no such table: t") });
     let rows = Rows::new(vec!["a".to_owned()].into(), vec![1.into(), Value::Null]);
     let hashes = BTreeMap::from([("t".to_owned(), 0x0102_u128), ("u".to_owned(), u128::MAX)]);
-    let member = MemberStatus {
-        id: NodeId(5),
-        name: "a".to_owned(),
-        addr: "h:1".to_owned(),
-        voter: true,
-        silent_for: Duration::from_millis(9),
-        applied_index: 76,
-    };
-    let status = Status {
-        cluster: ClusterId(0x0102),
-        node: NodeId(5),
-        name: "a".to_owned(),
-        leader: Some(NodeId(6)),
-        term: 3,
-        last_index: 79,
-        committed_index: 78,
-        applied: POSITION,
-        durable_index: 70,
-        log_bytes: 4096,
-        database_bytes: 8192,
-        members: vec![member],
-        fault: Some("no space".to_owned()),
-        blocked: Some(Blocked { index: 7, why: text() }),
-        stopped: Some(text()),
-        standing: standing(),
-    };
+    let status = status();
     vec![
         ("execute", encode(&Execute { proposal: Bytes::from_static(b"proposal") })),
         ("executed-written", executed(Ok((POSITION, Ok(Reply::default()))), None)),

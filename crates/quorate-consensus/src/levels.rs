@@ -1,0 +1,114 @@
+//! Format levels: which one the cluster uses, and when the leader raises it.
+//!
+//! Every node announces the highest level that its program understands, in its status and when it asks to join. Once
+//! every member, learners too, has announced a higher level than the cluster uses, the leader proposes to raise it.
+//! Proposals that need the level are accepted from that entry on.
+//!
+//! # Invariants
+//!
+//! - The leader proposes a level only if every member has announced it lately. A member that is silent may come back as
+//!   an older program.
+//! - A node that does not understand the level that the cluster uses is not admitted.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use openraft::rt::WatchReceiver;
+use quorate_env::mutant::Mutant;
+use quorate_env::sleep;
+use quorate_model::limits::BASE_LEVEL;
+use quorate_model::{ControlCommand, NodeId, Proposal, codec};
+
+use crate::Member;
+use crate::peer_service::{PeerService, Running};
+
+/// A proposal needs a level that the cluster does not use yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LevelTooLow {
+    /// The level that it needs.
+    pub needed: u32,
+    /// The level that the cluster uses.
+    pub used: u32,
+    /// The members that do not understand the needed level, as far as this node knows.
+    pub old: Vec<String>,
+}
+
+impl fmt::Display for LevelTooLow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { needed, used, old } = self;
+        write!(f, "this needs format level {needed}, and the cluster uses {used}: ")?;
+        if old.is_empty() {
+            write!(f, "not every member has announced it yet; try again")
+        } else {
+            write!(f, "upgrade {} to this version", old.join(", "))
+        }
+    }
+}
+
+impl std::error::Error for LevelTooLow {}
+
+impl LevelTooLow {
+    /// Returns whether the same proposal may succeed later without intervention: the level is about to rise.
+    pub fn is_retryable(&self) -> bool {
+        self.old.is_empty()
+    }
+}
+
+/// Fails unless the cluster uses a level that is at least `needed`.
+pub(crate) fn check(service: &PeerService, running: &Running, needed: u32) -> Result<(), LevelTooLow> {
+    if needed <= BASE_LEVEL {
+        return Ok(());
+    }
+    let used = running.store.applied().level;
+    if needed <= used || Mutant::LevelNotChecked.is_on() {
+        return Ok(());
+    }
+    let members = members(running);
+    let is_old = |id: &u64| announced(service, running, *id).is_some_and(|level| level < needed);
+    let old = members.iter().filter(|(id, _)| is_old(id));
+    Err(LevelTooLow { needed, used, old: old.map(|(_, member)| format!("'{}'", member.name)).collect() })
+}
+
+/// Returns the level that a member has announced lately.
+pub(crate) fn announced(service: &PeerService, running: &Running, id: u64) -> Option<u32> {
+    if id == *running.raft.node_id() { Some(service.config.level) } else { service.peers.level(NodeId(id)) }
+}
+
+/// Raises the level when this node leads and every member understands a higher one. Never returns.
+pub(crate) async fn raise(service: Arc<PeerService>, running: Running) {
+    loop {
+        sleep(service.config.timing.status).await;
+        if let Some(level) = next(&service, &running) {
+            propose(&running, level).await;
+        }
+    }
+}
+
+/// Returns the level to raise to.
+fn next(service: &PeerService, running: &Running) -> Option<u32> {
+    let used = running.store.applied().level;
+    if !running.raft.is_leader() || service.config.level <= used {
+        return None;
+    }
+    let levels = members(running).into_keys().map(|id| announced(service, running, id));
+    let common = levels.collect::<Option<Vec<u32>>>()?.into_iter().min()?;
+    Some(common.min(service.config.level)).filter(|level| *level > used)
+}
+
+/// Returns the members, learners too.
+fn members(running: &Running) -> BTreeMap<u64, Member> {
+    let metrics = running.raft.metrics();
+    let metrics = metrics.borrow_watched();
+    metrics.membership_config.membership().nodes().map(|(id, member)| (*id, member.clone())).collect()
+}
+
+async fn propose(running: &Running, level: u32) {
+    let Ok(proposal) = codec::encode_proposal(&Proposal::new(None, vec![ControlCommand::Raise(level).into()])) else {
+        return;
+    };
+    match running.combiner.propose(proposal).await {
+        Ok(_) => tracing::info!(event = "level_raised", level, "every member understands this format level"),
+        Err(error) => tracing::info!(%error, "the format level could not be raised; the leader tries again"),
+    }
+}

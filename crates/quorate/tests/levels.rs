@@ -1,0 +1,85 @@
+//! Format levels: nothing newer is proposed until every member understands it, and then an older program can't come
+//! back.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "tests stop at the first surprise"
+)]
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use quorate::sim::{SimHooks, tick};
+use quorate::{Error, FailureKind, Node, StartError};
+use quorate_env::Env;
+use quorate_model::limits::FORMAT_LEVEL;
+use support::{Cluster, run, until};
+
+/// Starts three nodes; the program of `c` is one format level behind while the flag is set.
+async fn cluster(is_old: &Arc<AtomicBool>) -> Cluster {
+    let is_old = Arc::clone(is_old);
+    Cluster::start_in(Box::new(move |name, _| {
+        let level = (name == "c" && is_old.load(Ordering::Relaxed)).then_some(FORMAT_LEVEL - 1);
+        (Env::real(), SimHooks { level, ..SimHooks::default() })
+    }))
+    .await
+}
+
+/// Waits until a node has announced its level to all others.
+async fn announced(cluster: &Cluster, name: &'static str, level: u32) {
+    until("the level is announced", || {
+        cluster
+            .nodes()
+            .all(|node| node.status().members.iter().any(|member| member.name == name && member.level == level))
+    })
+    .await;
+}
+
+fn used(node: &Node) -> u32 {
+    node.status().level
+}
+
+#[test]
+fn a_level_rises_once_every_member_understands_it() {
+    run(async {
+        let is_old = Arc::new(AtomicBool::new(true));
+        let mut cluster = cluster(&is_old).await;
+        announced(&cluster, "c", FORMAT_LEVEL - 1).await;
+        for name in ["a", "b", "c"] {
+            let error = tick(cluster.node(name)).await.unwrap_err();
+            let Error::Failed(failure) = &error else { panic!("{error}") };
+            assert_eq!(failure.kind, FailureKind::Unsupported);
+            assert!(failure.message.ends_with("and the cluster uses 1: upgrade 'c' to this version"), "{error}");
+        }
+        cluster.sql("c").execute("CREATE TABLE t (a)", ()).await.unwrap();
+
+        cluster.stop("c").await;
+        is_old.store(false, Ordering::Relaxed);
+        cluster.restart("c").await;
+        until("the level is raised", || cluster.nodes().all(|node| used(node) == FORMAT_LEVEL)).await;
+        for name in ["a", "b", "c"] {
+            tick(cluster.node(name)).await.unwrap();
+        }
+
+        cluster.stop("c").await;
+        is_old.store(true, Ordering::Relaxed);
+        let hooks = SimHooks { level: Some(FORMAT_LEVEL - 1), ..SimHooks::default() };
+        let refused = Node::start_with(Env::real(), cluster.config("c"), hooks).await.unwrap_err();
+        assert!(matches!(refused, StartError::Consensus(_)), "{refused:?}");
+        let text = refused.to_string();
+        assert!(text.contains("the data are of format level 2, and this version knows levels up to 1"), "{text}");
+        assert!(text.contains("install the version that the other nodes run"), "{text}");
+
+        // Nothing was damaged.
+        is_old.store(false, Ordering::Relaxed);
+        cluster.restart("c").await;
+        cluster.sql("c").execute("INSERT INTO t VALUES (1)", ()).await.unwrap();
+        tick(cluster.node("c")).await.unwrap();
+        cluster.stop_all().await;
+    });
+}
