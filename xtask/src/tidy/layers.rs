@@ -25,6 +25,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     (SIMULATED_WORLD, &["quorate-env", "quorate-model"]),
     ("quorate-sim", SIMULATOR),
     ("quorate-fuzz", FUZZER),
+    ("quorate-trials", TRIALS),
 ];
 
 const LIBRARY_FLOORS: &[&str] = &[
@@ -66,6 +67,10 @@ const FUZZER: &[&str] = &[
     "quorate-import",
     "quorate-shell",
 ];
+
+/// The trials run the binary as processes; they link only what its clients do, the checkers, and plain SQLite with the
+/// functions of `quorate-sql`.
+const TRIALS: &[&str] = &["quorate-env", "quorate-history", "quorate-sql", "quorate"];
 
 /// The simulated disk and network. All crates may use it in tests, but only the simulator may depend on it.
 const SIMULATED_WORLD: &str = "quorate-env-sim";

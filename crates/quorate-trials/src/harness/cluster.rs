@@ -1,0 +1,229 @@
+//! A cluster of real processes, as `quorate dev` starts it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::time::{Duration, Instant};
+
+use quorate::{Client, ClientConfig, SecretSource, Sql};
+use quorate_env::Rng;
+use rustix::process::{Pid, Signal, kill_process};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+use tokio::process::{Child, Command};
+
+use super::options::Options;
+use super::{Result, until};
+
+/// How long a cluster may take to be ready, or to stop.
+const READY_MAX: Duration = Duration::from_secs(120);
+/// How many nodes a cluster has.
+const NODES: usize = 3;
+/// The bytes of a MiB.
+const MIB: u64 = 1 << 20;
+
+/// A running `quorate dev`.
+pub struct Cluster {
+    program: PathBuf,
+    dir: PathBuf,
+    dev: Child,
+    /// Removed at the end.
+    _scratch: tempfile::TempDir,
+}
+
+/// One node, as in `cluster.json`.
+#[derive(Clone, Deserialize)]
+pub struct Node {
+    pub id: u64,
+    pub pid: i32,
+    pub peer_addr: String,
+    pub data_dir: PathBuf,
+}
+
+#[derive(Deserialize)]
+struct ClusterFile {
+    nodes: Vec<Node>,
+}
+
+/// The output of `quorate status --json`.
+#[derive(Deserialize)]
+pub struct Status {
+    #[serde(deserialize_with = "perhaps_number")]
+    pub leader: Option<u64>,
+    pub members: Vec<Member>,
+}
+
+/// The status of a member.
+#[derive(Deserialize)]
+pub struct Member {
+    #[serde(rename = "name", deserialize_with = "number")]
+    pub id: u64,
+    pub raft_id: String,
+    pub voter: bool,
+    pub reachable: bool,
+    lag: Option<u64>,
+}
+
+/// Reads the name of a node of `quorate dev`, which is a number.
+fn number<'de, D: Deserializer<'de>>(name: D) -> std::result::Result<u64, D::Error> {
+    String::deserialize(name)?.parse().map_err(Error::custom)
+}
+
+fn perhaps_number<'de, D: Deserializer<'de>>(name: D) -> std::result::Result<Option<u64>, D::Error> {
+    Option::<String>::deserialize(name)?.map(|name| name.parse().map_err(Error::custom)).transpose()
+}
+
+impl Member {
+    /// Returns whether it is a voter that lacks no more than a few of the entries that are being written.
+    pub fn is_caught_up(&self) -> bool {
+        /// The entries that it may lack.
+        const LAG_MAX: u64 = 10_000;
+        self.voter && self.reachable && self.lag.is_some_and(|lag| lag < LAG_MAX)
+    }
+}
+
+impl Cluster {
+    /// Starts three nodes in a new directory: below `--dir`, or below the directory for temporary files. `timing` holds
+    /// lines of TOML for the `timing` section of each node.
+    pub async fn start(options: &Options, timing: &[String]) -> Result<Self> {
+        let program = options.program()?;
+        let scratch = options.scratch()?;
+        let dir = scratch.path().to_owned();
+        super::figures::print_conditions(&dir)?;
+        let mut cluster = Self { dev: dev(&program, &dir)?, program, dir, _scratch: scratch };
+        cluster.ready().await?;
+        if !timing.is_empty() {
+            cluster.stop().await?;
+            for id in 1..=NODES {
+                let path = cluster.dir.join(format!("node-{id}.toml"));
+                let config = std::fs::read_to_string(&path)?;
+                std::fs::write(&path, format!("{config}\n[timing]\n{}\n", timing.join("\n")))?;
+            }
+            cluster.dev = dev(&cluster.program, &cluster.dir)?;
+            cluster.ready().await?;
+        }
+        Ok(cluster)
+    }
+
+    async fn ready(&mut self) -> Result<()> {
+        let file = self.dir.join("cluster.json");
+        let dev = &mut self.dev;
+        until("the cluster", READY_MAX, async || match dev.try_wait() {
+            Ok(None) => file.exists().then_some(Ok(())),
+            ended => Some(Err(format!("quorate dev ended: {ended:?}"))),
+        })
+        .await??;
+        Ok(())
+    }
+
+    /// Stops all nodes.
+    pub async fn stop(&mut self) -> Result<()> {
+        if let Some(pid) = self.dev.id() {
+            signal(i32::try_from(pid)?, Signal::INT)?;
+            let ended = tokio::time::timeout(READY_MAX, self.dev.wait()).await??;
+            if !ended.success() {
+                return Err(format!("quorate dev: {ended}").into());
+            }
+        }
+        Ok(())
+    }
+
+    pub fn nodes(&self) -> Result<Vec<Node>> {
+        let file: ClusterFile = serde_json::from_slice(&std::fs::read(self.dir.join("cluster.json"))?)?;
+        Ok(file.nodes)
+    }
+
+    pub fn node(&self, id: u64) -> Result<Node> {
+        self.nodes()?.into_iter().find(|node| node.id == id).ok_or_else(|| format!("there is no node {id}").into())
+    }
+
+    /// Returns a handle to the whole cluster.
+    pub async fn sql(&self) -> Result<Sql> {
+        Ok(Client::connect(self.config()?).await?.sql())
+    }
+
+    /// Returns the configuration of a client of the cluster.
+    pub fn config(&self) -> Result<ClientConfig> {
+        let addrs = self.nodes()?.into_iter().map(|node| node.peer_addr);
+        Ok(ClientConfig::new(addrs, self.secret()))
+    }
+
+    /// Returns a handle to one node, which answers all reads itself.
+    pub async fn sql_of(&self, node: &Node) -> Result<Sql> {
+        Ok(Client::connect(ClientConfig::pinned(&node.peer_addr, self.secret())).await?.sql())
+    }
+
+    fn secret(&self) -> SecretSource {
+        SecretSource::File(self.dir.join("secret"))
+    }
+
+    /// Returns the output of `quorate status --json`.
+    pub async fn status(&self) -> Result<Status> {
+        let output = self.quorate(&["status", "--json"]).await?;
+        Ok(serde_json::from_slice(&output.stdout)?)
+    }
+
+    /// Waits until all nodes have caught up and one of them leads. Returns the leader.
+    pub async fn settled(&self) -> Result<Node> {
+        let leader = until("all nodes to catch up", READY_MAX, async || {
+            let Status { leader, members } = self.status().await.ok()?;
+            leader.filter(|_| members.len() == NODES && members.iter().all(Member::is_caught_up))
+        });
+        self.node(leader.await?)
+    }
+
+    /// Sends SIGKILL. Returns the moment before.
+    pub fn kill(&self, node: &Node) -> Result<Instant> {
+        let moment = Instant::now();
+        signal(node.pid, Signal::KILL)?;
+        Ok(moment)
+    }
+
+    /// Starts a killed node again and waits until it answers.
+    pub async fn restart(&self, id: u64) -> Result<()> {
+        self.quorate(&["dev", "--restart", &id.to_string()]).await.map(drop)
+    }
+
+    /// Fills a table until the database has about this size. The bytes go through the log, which is then purged of most
+    /// of them.
+    pub async fn fill(&self, mib: u64) -> Result<()> {
+        /// The bytes of a row: a page holds one.
+        const ROW_BYTES: usize = 4000;
+        let sql = self.sql().await?;
+        sql.execute("CREATE TABLE filler (data BLOB)", ()).await?;
+        let rng = Rng::from_seed(1);
+        let row = || {
+            let mut bytes = vec![0; ROW_BYTES];
+            rng.fill(&mut bytes);
+            ("INSERT INTO filler VALUES (?)", (bytes,))
+        };
+        for _ in 0..mib {
+            sql.batch((0..MIB / 4096).map(|_| row())).await?;
+        }
+        self.settled().await?;
+        Ok(())
+    }
+
+    async fn quorate(&self, args: &[&str]) -> Result<Output> {
+        let output = Command::new(&self.program).args(args).arg("--data-dir").arg(&self.dir).output().await?;
+        if !output.status.success() {
+            return Err(
+                format!("quorate {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim()).into()
+            );
+        }
+        Ok(output)
+    }
+}
+
+fn dev(program: &Path, dir: &Path) -> Result<Child> {
+    let log = std::fs::File::create(dir.join("dev.log"))?;
+    let mut command = Command::new(program);
+    // It ends when this process ends for any reason: its standard input is a pipe that this process holds.
+    command.args(["dev", "--until-stdin-closes", "--data-dir"]).arg(dir);
+    command.stdin(Stdio::piped()).stdout(log.try_clone()?).stderr(log);
+    Ok(command.kill_on_drop(true).spawn()?)
+}
+
+fn signal(pid: i32, signal: Signal) -> Result<()> {
+    let pid = Pid::from_raw(pid).ok_or("not a process id")?;
+    Ok(kill_process(pid, signal)?)
+}

@@ -1,0 +1,141 @@
+//! Three servers as an operator runs them: `quorate init`, then a process of `quorate serve` for each.
+
+use std::fs::File;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use quorate::{Client, ClientConfig, SecretSource};
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::process::{Child, Command};
+
+use super::options::Options;
+use super::{Result, until};
+
+/// How long a server may take to be ready, or to stop.
+const READY_MAX: Duration = Duration::from_secs(120);
+/// How many entries a server that has caught up may lack while more are being written.
+const LAG_MAX: u64 = 10_000;
+/// The range of ports, which is below the range that the system uses for outgoing connections.
+const PORTS: std::ops::Range<u16> = 20_000..32_000;
+
+/// Running servers.
+pub struct Servers {
+    program: PathBuf,
+    dir: PathBuf,
+    servers: Vec<Server>,
+    /// Removed at the end.
+    _scratch: tempfile::TempDir,
+}
+
+struct Server {
+    name: String,
+    addr: String,
+    process: Child,
+}
+
+impl Servers {
+    /// Starts three servers in a new directory: below `--dir`, or below the directory for temporary files.
+    pub async fn start(options: &Options) -> Result<Self> {
+        let program = options.program()?;
+        let scratch = options.scratch()?;
+        let dir = scratch.path().to_owned();
+        super::figures::print_conditions(&dir)?;
+        let members: Vec<(String, String)> =
+            ["a", "b", "c"].map(str::to_owned).into_iter().zip(free_addrs(3)?).collect();
+        init(&program, &dir, &members).await?;
+        let start = |(name, addr): (String, String)| {
+            Ok(Server { process: serve(Command::new(&program), &dir, &name)?, name, addr })
+        };
+        let servers = members.into_iter().map(start).collect::<Result<_>>()?;
+        let servers = Self { program, dir, servers, _scratch: scratch };
+        for server in &servers.servers {
+            servers.caught_up(&server.addr).await?;
+        }
+        Ok(servers)
+    }
+
+    /// Returns a client of the whole cluster.
+    pub async fn client(&self) -> Result<Client> {
+        let addrs = self.servers.iter().map(|server| server.addr.clone());
+        Ok(Client::connect(ClientConfig::new(addrs, self.secret())).await?)
+    }
+
+    /// Returns the names of all servers.
+    pub fn names(&self) -> Vec<String> {
+        self.servers.iter().map(|server| server.name.clone()).collect()
+    }
+
+    /// Asks a server to stop, starts it again, and waits until it has caught up. Returns how long it took to stop, and
+    /// whether it was the leader.
+    pub async fn restart(&mut self, name: &str) -> Result<(Duration, bool)> {
+        let leader = self.client().await?.status().await?.leader().map(|leader| leader.name.clone());
+        let (program, dir) = (self.program.clone(), self.dir.clone());
+        let server = self.servers.iter_mut().find(|server| server.name == name).ok_or("no such server")?;
+        let begin = Instant::now();
+        let pid = server.process.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?)).ok_or("it has ended")?;
+        kill_process(pid, Signal::TERM)?;
+        let ended = tokio::time::timeout(READY_MAX, server.process.wait()).await??;
+        if !ended.success() {
+            return Err(format!("server {name}: {ended}").into());
+        }
+        let took = begin.elapsed();
+        server.process = serve(Command::new(&program), &dir, name)?;
+        let addr = server.addr.clone();
+        self.caught_up(&addr).await?;
+        Ok((took, leader.as_deref() == Some(name)))
+    }
+
+    async fn caught_up(&self, addr: &str) -> Result<()> {
+        let config = ClientConfig::pinned(addr, self.secret()).with_deadline(Duration::from_secs(1));
+        until("a server to catch up", READY_MAX, async || {
+            let remote = Client::connect(config.clone()).await.ok()?;
+            let own = remote.status().await.ok()?;
+            let leader = own.leader()?.addr.clone();
+            let there = Client::connect(ClientConfig::pinned(leader, self.secret())).await.ok()?.status().await.ok()?;
+            let lag = there.committed_index.saturating_sub(own.applied.index);
+            (lag < LAG_MAX).then_some(())
+        })
+        .await
+    }
+
+    fn secret(&self) -> SecretSource {
+        SecretSource::File(self.dir.join("secret"))
+    }
+}
+
+/// Writes the configurations of members, given by name and address.
+pub async fn init(program: &Path, dir: &Path, members: &[(String, String)]) -> Result<()> {
+    let list: Vec<String> = members.iter().map(|(name, addr)| format!("{name}={addr}")).collect();
+    let init = Command::new(program).arg("init").arg(dir).args(["--members", &list.join(",")]).output().await?;
+    if !init.status.success() {
+        return Err(format!("quorate init: {}", String::from_utf8_lossy(&init.stderr)).into());
+    }
+    // Turn HTTP off: all servers would use the same port of this machine.
+    for (name, _) in members {
+        let file = dir.join(format!("{name}.toml"));
+        let text = std::fs::read_to_string(&file)?.replace("\nhttp.listen", "\n# http.listen");
+        std::fs::write(file, text)?;
+    }
+    Ok(())
+}
+
+/// Starts a server by a command that ends with the program's name. Its output goes to a file.
+pub fn serve(mut command: Command, dir: &Path, name: &str) -> Result<Child> {
+    let log = File::options().append(true).create(true).open(dir.join(format!("{name}.log")))?;
+    // It ends when this process ends for any reason: its standard input is a pipe that this process holds.
+    command.args(["serve", "--until-stdin-closes", "--config"]).arg(dir.join(format!("{name}.toml")));
+    command.stdin(Stdio::piped()).stdout(log.try_clone()?).stderr(log);
+    Ok(command.kill_on_drop(true).spawn()?)
+}
+
+/// Returns addresses on which no process listens.
+pub fn free_addrs(count: usize) -> Result<Vec<String>> {
+    let first = u16::try_from(std::process::id() % u32::from(PORTS.end - PORTS.start))?;
+    let ports = (PORTS.start + first..PORTS.end).chain(PORTS);
+    let mut held = Vec::new();
+    let free = ports.filter(|port| TcpListener::bind(("127.0.0.1", *port)).map(|listener| held.push(listener)).is_ok());
+    let addrs: Vec<String> = free.take(count).map(|port| format!("127.0.0.1:{port}")).collect();
+    if addrs.len() == count { Ok(addrs) } else { Err("no free ports".into()) }
+}
