@@ -117,6 +117,8 @@ pub struct HostileArgs {
 /// Runs the trial.
 pub async fn run(args: HostileArgs) -> Result<Verdict> {
     let seed = args.seed.unwrap_or_else(|| Rng::from_os().below(1_000_000));
+    // A process that this one starts must not choose a seed again.
+    let chosen = args.seed.is_none().then_some(seed);
     let replay = args.replay.as_deref().map(again).transpose()?;
     let from = args.from;
     let all = replay.as_ref().map_or(from + args.statements, |list| list.len() as u64);
@@ -135,10 +137,10 @@ pub async fn run(args: HostileArgs) -> Result<Verdict> {
     }
     if args.embedded {
         println!("seed {seed}, statements {from} to {to}, queries in a program with small stacks");
-        return embedded::run(&source, from, to, args.options.scratch()?.path());
+        return embedded::run(&source, from, to, args.options.scratch()?.path(), chosen);
     }
     let program = args.options.program()?;
-    let temp = args.namespace || run::fleet::enter(args.seed.is_none().then_some(seed))?;
+    let temp = args.namespace || run::fleet::enter(chosen)?;
     let scratch = args.options.scratch()?;
     let dir = scratch.path().to_owned();
     let suspects = args.suspects.unwrap_or_else(|| std::env::temp_dir().join(format!("hostile-{seed}.jsonl")));

@@ -58,6 +58,14 @@ fn a_trial_that_holds_ends_with_its_figures() {
 }
 
 #[test]
+fn embedded_programs_use_the_seed_that_is_printed() {
+    let (code, said, last) = trial(PROGRAM, "hostile --embedded yes --statements 5");
+    let seeds: Vec<&str> = said.lines().filter_map(|line| line.strip_prefix("seed ")?.split(',').next()).collect();
+    assert!(matches!(seeds.as_slice(), [printed, used] if printed == used), "{said}");
+    assert_eq!((code, last.as_str()), (0, "embedded: statements 5, programs ended 0"), "{said}");
+}
+
+#[test]
 fn a_row_that_only_one_side_has_is_found() {
     let (code, said, last) = trial(PROGRAM, "differential --seed 1 --statements 600 --kills 0 --break 200");
     // The row may be found by its number or by itself, at the latest in the next comparison of all data.

@@ -25,14 +25,18 @@ const DEADLINE: Duration = Duration::from_secs(20);
 /// The file in which the program records the number of the statement that it runs.
 const RUNNING: &str = "running";
 
-/// Runs the queries in a range of numbers, in separate processes, none of which may end early.
-pub fn run(source: &Source, from: u64, to: u64, dir: &Path) -> Result<Verdict> {
+/// Runs the queries in a range of numbers, in separate processes, none of which may end early. They get the seed that
+/// was chosen, if the command line has none.
+pub fn run(source: &Source, from: u64, to: u64, dir: &Path, chosen: Option<u64>) -> Result<Verdict> {
     let (mut next, mut ended) = (from, 0);
     while next < to {
         let life = dir.join(format!("embedded-{next}"));
         std::fs::create_dir_all(&life)?;
         let mut again = Command::new(std::env::current_exe()?);
         again.args(std::env::args_os().skip(1)).arg("--inside").arg(&life).args(["--begin", &next.to_string()]);
+        if let Some(seed) = chosen {
+            again.args(["--seed", &seed.to_string()]);
+        }
         let output = again.stdout(Stdio::inherit()).stderr(Stdio::piped()).output()?;
         let running = std::fs::read_to_string(life.join(RUNNING)).unwrap_or_default();
         if output.status.success() {
