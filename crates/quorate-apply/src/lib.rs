@@ -29,6 +29,7 @@ pub mod session;
 #[cfg(any(test, feature = "suite"))]
 pub mod suite;
 mod trouble;
+pub mod waits;
 
 pub use applier::{Applier, DryRunError, DryRunResult, HASHES_KEPT, SWEPT_PER_ENTRY, SWEPT_PER_TICK, check_level};
 pub use machine::{Allowance, Engine, Machine, Records, Scope, SessionRecord, Stores, Surroundings};

@@ -40,7 +40,7 @@ enum Record {
 }
 
 /// The engine. See the module's documentation.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Memory {
     map: BTreeMap<Key, Record>,
     /// The keys that the open transaction has changed, and what they had before.

@@ -53,6 +53,7 @@ mod start;
 mod status;
 #[cfg(test)]
 mod tests;
+mod ticks;
 mod verdict;
 
 pub use combiner::{HOLD_MAX, Hold};

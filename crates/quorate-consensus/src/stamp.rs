@@ -28,12 +28,16 @@ impl Stamper {
 
     /// Returns the next stamp. `offsets` are the voters' clocks minus this node's, in nanoseconds, including its own 0.
     pub(crate) fn stamp(&mut self, offsets: &mut [i64]) -> Stamp {
-        let now = self.env.unix_nanos();
-        let ahead = i64::try_from(AHEAD_MAX.as_nanos()).unwrap_or(i64::MAX);
-        let limit = now.saturating_add_signed(median(offsets).saturating_add(ahead));
-        self.last = now.min(limit).max(self.last);
+        self.last = limited_now(&self.env, offsets).max(self.last);
         Stamp { now: self.last, seed: self.env.rng().next_u64() }
     }
+}
+
+/// Returns the time of a stamp that is made now, unless an earlier one was later. `offsets` as for [`Stamper::stamp`].
+pub(crate) fn limited_now(env: &Env, offsets: &mut [i64]) -> u64 {
+    let now = env.unix_nanos();
+    let ahead = i64::try_from(AHEAD_MAX.as_nanos()).unwrap_or(i64::MAX);
+    now.min(now.saturating_add_signed(median(offsets).saturating_add(ahead)))
 }
 
 /// Returns the lower median: of two clocks, the earlier one.

@@ -48,6 +48,7 @@ use crate::reboot;
 use crate::reconcile;
 use crate::stages::Stages;
 use crate::standing;
+use crate::ticks;
 use crate::verdict::{Verdicts, judge};
 
 /// The maximum number of commits that may wait for the store.
@@ -147,7 +148,7 @@ impl Consensus {
 }
 
 /// Starts the tasks that watch the members and maintain this node's place among them.
-fn watchers(env: &Env, service: &Arc<PeerService>, running: &Running, own: Member, dir: &Path) -> [AbortHandle; 8] {
+fn watchers(env: &Env, service: &Arc<PeerService>, running: &Running, own: Member, dir: &Path) -> [AbortHandle; 9] {
     let (peers, raft, verdicts) = (Arc::clone(&service.peers), running.raft.clone(), Arc::clone(&running.verdicts));
     [
         task(env, judge::run(verdicts, raft.clone(), Arc::clone(&peers))),
@@ -155,6 +156,7 @@ fn watchers(env: &Env, service: &Arc<PeerService>, running: &Running, own: Membe
         task(env, events::watch(env.clone(), Arc::clone(service), running.clone(), dir.to_owned())),
         task(env, membership::step_aside(Arc::clone(service), running.clone())),
         task(env, standing::control_elections(Arc::clone(service), running.clone())),
+        task(env, ticks::run(env.clone(), Arc::clone(service), running.clone())),
         task(env, levels::raise(Arc::clone(service), running.clone())),
         task(env, membership::finish(Arc::clone(service), raft)),
         task(env, belong::belong(Arc::clone(service), running.clone(), own)),

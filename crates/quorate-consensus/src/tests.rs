@@ -21,4 +21,5 @@ mod reconcile;
 mod store;
 mod suite;
 mod thrift;
+mod ticks;
 mod verdict;

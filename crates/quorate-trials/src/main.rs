@@ -30,6 +30,7 @@ mod hostile;
 mod reseed;
 mod restart_time;
 mod rolling;
+mod upgrade;
 mod verdict;
 
 use std::process::ExitCode;
@@ -43,6 +44,7 @@ use crate::hostile::HostileArgs;
 use crate::reseed::ReseedArgs;
 use crate::restart_time::RestartTimeArgs;
 use crate::rolling::RollingArgs;
+use crate::upgrade::UpgradeArgs;
 use crate::verdict::Verdict;
 
 /// Long trials of the quorate binary. The last line of each is its verdict; the exit code is 0 only if that is good.
@@ -69,6 +71,8 @@ enum Trial {
     Reseed(ReseedArgs),
     /// Measure how long writes wait during a rolling restart
     Rolling(RollingArgs),
+    /// Upgrade a cluster of an older build under load, and try to downgrade it
+    Upgrade(UpgradeArgs),
     /// Measure how long a killed node takes to serve again
     RestartTime(RestartTimeArgs),
 }
@@ -82,6 +86,7 @@ async fn main() -> ExitCode {
         Trial::Failover(args) => failover::run(args).await,
         Trial::Reseed(args) => reseed::run(args).await,
         Trial::Rolling(args) => rolling::run(args).await,
+        Trial::Upgrade(args) => upgrade::run(args).await,
         Trial::RestartTime(args) => restart_time::run(args).await,
     };
     ended.unwrap_or_else(|error| Verdict::failed(&*error)).print()

@@ -27,7 +27,7 @@ fn trial(program: impl AsRef<Path>, arguments: &str) -> (i32, String, String) {
 fn without_a_trial_the_help_is_printed() {
     let output = run(PROGRAM, "");
     let help = String::from_utf8(output.stderr).unwrap();
-    let trials = ["chaos", "differential", "hostile", "failover", "reseed", "rolling", "restart-time"];
+    let trials = ["chaos", "differential", "hostile", "failover", "reseed", "rolling", "restart-time", "upgrade"];
     assert!(trials.iter().all(|trial| help.contains(trial)), "{help}");
     assert_eq!(output.status.code(), Some(2));
 }
@@ -43,7 +43,7 @@ fn a_missing_binary_is_reported_with_its_command() {
     let elsewhere = tempfile::tempdir().unwrap();
     let program = elsewhere.path().join("quorate-trials");
     std::fs::copy(PROGRAM, &program).unwrap();
-    for arguments in ["chaos", "differential", "hostile", "failover", "reseed", "rolling", "restart-time"] {
+    for arguments in ["chaos", "differential", "hostile", "failover", "reseed", "rolling", "restart-time", "upgrade"] {
         let (code, _, last) = trial(&program, arguments);
         assert!(last.starts_with("FAILED: there is no ") && last.contains("-p quorate-cli`"), "{arguments}: {last}");
         assert_eq!(code, 1, "{arguments}");

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use quorate_env::{Instant, sleep};
 use quorate_env_sim::SimWorld;
+use quorate_model::limits::FORMAT_LEVEL;
 use quorate_model::{Applied, GroupId, LogId, NodeId};
 use tokio::sync::oneshot;
 
@@ -156,7 +157,12 @@ fn a_store_that_lacks_durable_entries_is_damaged() {
     run(40, async |world| {
         let store = MemStore::default();
         let node = start_alone(world, &store, Durability::Fsync).await.unwrap();
-        node.wait_leader(Instant::now() + SOON).await.unwrap();
+        let deadline = Instant::now() + SOON;
+        node.wait_leader(deadline).await.unwrap();
+        while store.kept().applied.level < FORMAT_LEVEL {
+            assert!(Instant::now() < deadline, "the level is not raised");
+            sleep(Duration::from_millis(10)).await;
+        }
         node.propose(Bytes::from_static(b"one")).await.unwrap().1.unwrap();
         let held = store.kept().applied.index();
         let deadline = Instant::now() + SOON;

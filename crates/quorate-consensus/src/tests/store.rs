@@ -6,9 +6,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use quorate_apply::Applier;
+use quorate_apply::memory::Memory;
+use quorate_apply::waits::Waits;
+use quorate_model::codec::decode_proposal;
+use quorate_model::limits::FORMAT_LEVEL;
 use quorate_model::{
-    Applied, Entry, Failure, FailureKind, ImageSink, ImageSource, LogId, OnApplied, Payload, Reply, RunningStatement,
-    StateMachine, StoreFault, WholeImage,
+    Applied, Entry, Failure, FailureKind, ImageSink, ImageSource, LogId, OnApplied, Outcome, Payload, Reply,
+    RunningStatement, StateMachine, StoreFault, StoreIdentity, Topic, WholeImage,
 };
 
 #[derive(Clone, Debug, Default)]
@@ -18,6 +23,18 @@ pub(crate) struct Kept {
     pub(crate) proposals: Vec<(u64, Bytes)>,
     /// The indexes of rejected entries.
     pub(crate) rejected: Vec<u64>,
+    /// The state of proposals that can be decoded; the others are plain texts.
+    pub(crate) items: Items,
+}
+
+/// The engine in memory with the store for tests.
+#[derive(Clone, Debug)]
+pub(crate) struct Items(pub(crate) Memory);
+
+impl Default for Items {
+    fn default() -> Self {
+        Self(Memory::new(StoreIdentity::default()))
+    }
 }
 
 /// What happens at a proposal.
@@ -53,6 +70,8 @@ pub(crate) struct MemStore {
     found: Arc<Mutex<Option<StoreFault>>>,
     /// The number of images that were installed.
     installed: Arc<Mutex<u64>>,
+    /// The waiters of the node.
+    pub(crate) waits: Waits,
 }
 
 impl MemStore {
@@ -162,7 +181,11 @@ impl StateMachine for MemStore {
                     // Never answers: the test kills the node that waits.
                     return std::mem::forget(on_applied);
                 }
-                Some(Trouble::Long | Trouble::Endless) | None => outcomes.push(self.kept.lock().unwrap().apply(entry)),
+                Some(Trouble::Long | Trouble::Endless) | None => {
+                    let mut touched = Vec::new();
+                    outcomes.push(self.kept.lock().unwrap().apply(entry, &mut touched));
+                    self.waits.wake(&touched);
+                }
             }
         }
         on_applied(Ok(outcomes));
@@ -201,7 +224,19 @@ impl StateMachine for MemStore {
 }
 
 impl Kept {
-    fn apply(&mut self, entry: Entry) -> Option<quorate_model::Outcome> {
+    /// Applies a proposal that can be decoded by the rules of the real state machines.
+    fn apply_decoded(&mut self, entry: &Entry, touched: &mut Vec<(u64, Topic)>) -> Outcome {
+        let Items(machine) = std::mem::take(&mut self.items);
+        let mut applier = Applier::new(machine, FORMAT_LEVEL).unwrap();
+        let mut outcomes = Vec::new();
+        applier.apply_batch(std::slice::from_ref(entry), &mut outcomes).unwrap();
+        touched.extend(applier.take_touched());
+        (self.applied.level, self.applied.due) = (applier.applied().level, applier.applied().due);
+        self.items = Items(applier.into_machine());
+        outcomes.remove(0)
+    }
+
+    fn apply(&mut self, entry: Entry, touched: &mut Vec<(u64, Topic)>) -> Option<Outcome> {
         if self.applied.log_id.is_some_and(|id| id.index >= entry.log_id.index) {
             return None;
         }
@@ -213,6 +248,9 @@ impl Kept {
                 return Some(Err(Failure::new(FailureKind::Rejected, "rejected")));
             }
             Payload::Membership(bytes) => self.applied.membership = Some((entry.log_id, bytes)),
+            Payload::Proposal(_, ref bytes) if decode_proposal(bytes).is_ok() => {
+                return Some(self.apply_decoded(&entry, touched));
+            }
             Payload::Proposal(_, bytes) => self.proposals.push((entry.log_id.index, bytes)),
         }
         Some(Ok(Reply::default()))
@@ -271,6 +309,7 @@ impl WholeImage for Whole {
         *self.store.kept.lock().unwrap() = self.kept;
         *self.store.found.lock().unwrap() = None;
         *self.store.installed.lock().unwrap() += 1;
+        self.store.waits.wake_all();
         Ok(self.store.applied())
     }
 }

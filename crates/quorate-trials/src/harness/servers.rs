@@ -22,7 +22,6 @@ const PORTS: std::ops::Range<u16> = 20_000..32_000;
 
 /// Running servers.
 pub struct Servers {
-    program: PathBuf,
     dir: PathBuf,
     servers: Vec<Server>,
     /// Removed at the end.
@@ -32,24 +31,31 @@ pub struct Servers {
 struct Server {
     name: String,
     addr: String,
+    /// What it runs.
+    program: PathBuf,
     process: Child,
 }
 
 impl Servers {
     /// Starts three servers in a new directory: below `--dir`, or below the directory for temporary files.
     pub async fn start(options: &Options) -> Result<Self> {
-        let program = options.program()?;
+        Self::start_as(&options.program()?, options).await
+    }
+
+    /// Starts three servers of this program.
+    pub async fn start_as(program: &Path, options: &Options) -> Result<Self> {
         let scratch = options.scratch()?;
         let dir = scratch.path().to_owned();
         super::figures::print_conditions(&dir)?;
         let members: Vec<(String, String)> =
             ["a", "b", "c"].map(str::to_owned).into_iter().zip(free_addrs(3)?).collect();
-        init(&program, &dir, &members).await?;
+        init(program, &dir, &members).await?;
         let start = |(name, addr): (String, String)| {
-            Ok(Server { process: serve(Command::new(&program), &dir, &name)?, name, addr })
+            let process = serve(Command::new(program), &dir, &name)?;
+            Ok(Server { name, addr, program: program.to_owned(), process })
         };
         let servers = members.into_iter().map(start).collect::<Result<_>>()?;
-        let servers = Self { program, dir, servers, _scratch: scratch };
+        let servers = Self { dir, servers, _scratch: scratch };
         for server in &servers.servers {
             servers.caught_up(&server.addr).await?;
         }
@@ -71,8 +77,48 @@ impl Servers {
     /// whether it was the leader.
     pub async fn restart(&mut self, name: &str) -> Result<(Duration, bool)> {
         let leader = self.client().await?.status().await?.leader().map(|leader| leader.name.clone());
-        let (program, dir) = (self.program.clone(), self.dir.clone());
-        let server = self.servers.iter_mut().find(|server| server.name == name).ok_or("no such server")?;
+        let program = self.server(name)?.program.clone();
+        let took = self.restart_as(name, &program).await?;
+        Ok((took, leader.as_deref() == Some(name)))
+    }
+
+    /// Asks a server to stop, starts it again as this program, and waits until it has caught up. Returns how long it
+    /// took to stop.
+    pub async fn restart_as(&mut self, name: &str, program: &Path) -> Result<Duration> {
+        let took = self.stop(name).await?;
+        self.server(name)?.program = program.to_owned();
+        self.run(name).await?;
+        Ok(took)
+    }
+
+    /// Checks that a server that is started as this program ends, with a line on standard error that contains `why`.
+    /// Returns that line. The server then runs again as before.
+    pub async fn refuses(&mut self, name: &str, program: &Path, why: &str) -> Result<String> {
+        self.stop(name).await?;
+        let mut command = Command::new(program);
+        command.args(["serve", "--until-stdin-closes", "--config"]).arg(self.dir.join(format!("{name}.toml")));
+        let started = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
+        let ended = tokio::time::timeout(READY_MAX, started.spawn()?.wait_with_output()).await??;
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        let line = said.lines().find(|line| line.contains(why)).map(str::to_owned);
+        let line = line.filter(|_| !ended.status.success());
+        let line = line.ok_or_else(|| format!("server {name} ended with {} and said: {said}", ended.status))?;
+        self.run(name).await?;
+        Ok(line)
+    }
+
+    /// Starts a server that has stopped, and waits until it has caught up.
+    async fn run(&mut self, name: &str) -> Result<()> {
+        let dir = self.dir.clone();
+        let server = self.server(name)?;
+        server.process = serve(Command::new(&server.program), &dir, name)?;
+        let addr = server.addr.clone();
+        self.caught_up(&addr).await
+    }
+
+    /// Asks a server to stop. Returns how long it took.
+    async fn stop(&mut self, name: &str) -> Result<Duration> {
+        let server = self.server(name)?;
         let begin = Instant::now();
         let pid = server.process.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?)).ok_or("it has ended")?;
         kill_process(pid, Signal::TERM)?;
@@ -80,11 +126,11 @@ impl Servers {
         if !ended.success() {
             return Err(format!("server {name}: {ended}").into());
         }
-        let took = begin.elapsed();
-        server.process = serve(Command::new(&program), &dir, name)?;
-        let addr = server.addr.clone();
-        self.caught_up(&addr).await?;
-        Ok((took, leader.as_deref() == Some(name)))
+        Ok(begin.elapsed())
+    }
+
+    fn server(&mut self, name: &str) -> Result<&mut Server> {
+        self.servers.iter_mut().find(|server| server.name == name).ok_or_else(|| "no such server".into())
     }
 
     async fn caught_up(&self, addr: &str) -> Result<()> {
