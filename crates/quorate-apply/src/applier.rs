@@ -220,7 +220,7 @@ pub fn check_level(level: u32, known: u32) -> Result<(), StoreFault> {
     if level <= known {
         return Ok(());
     }
-    let text = format!("the data are of format level {level}, and this version knows levels up to {known}");
+    let text = format!("they are of format level {level}, and it knows levels up to {known}");
     Err(StoreFault::Unsupported(text))
 }
 

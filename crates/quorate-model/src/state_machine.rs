@@ -62,8 +62,8 @@ pub enum StoreFault {
     /// The data are not those of the other nodes. Nothing is applied or served until a copy of theirs is installed.
     #[error("the data differ from those of the other nodes: {0}")]
     Diverged(String),
-    /// An entry has a format that this build does not know. A newer build must take over.
-    #[error("an entry can't be read by this version: {0}; install the version that the other nodes run")]
+    /// An entry or the database has a format that this build does not know. A newer build must take over.
+    #[error("this version can't read the data: {0}; install the version that the other nodes run")]
     Unsupported(String),
     /// An image was given up: it took too long, or its source is no longer there.
     #[error("the image was given up: {0}; try again")]
@@ -216,7 +216,7 @@ mod tests {
             (
                 StoreFault::Unsupported(why()),
                 false,
-                "an entry can't be read by this version: this is why; install the version that the other nodes run",
+                "this version can't read the data: this is why; install the version that the other nodes run",
             ),
             (StoreFault::ImageLost(why()), true, "the image was given up: this is why; try again"),
             (StoreFault::Closed, false, "the store is closed: start the node again"),

@@ -8,6 +8,7 @@ use std::future::Future;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use quorate_apply::waits::Waits;
 use quorate_env::disk::make_dir;
 use quorate_env::worker::WorkerHandle;
 use quorate_env::{Env, Instant, lock, timeout_at};
@@ -182,6 +183,11 @@ impl SqlStore {
             queued: self.shared().queue.bytes() as u64,
             temp: self.shared().generations.temp().used(),
         }
+    }
+
+    /// The waiters for topics that entries touch. Installing an image wakes all of them.
+    pub fn waits(&self) -> &Waits {
+        &self.shared().waits
     }
 
     /// The measurements of the store so far.

@@ -72,7 +72,8 @@ fn a_level_rises_once_every_member_understands_it() {
         let refused = Node::start_with(Env::real(), cluster.config("c"), hooks).await.unwrap_err();
         assert!(matches!(refused, StartError::Consensus(_)), "{refused:?}");
         let text = refused.to_string();
-        assert!(text.contains("the data are of format level 2, and this version knows levels up to 1"), "{text}");
+        let expected = "can't read the data: they are of format level 2, and it knows levels up to 1";
+        assert!(text.contains(expected), "{text}");
         assert!(text.contains("install the version that the other nodes run"), "{text}");
 
         // Nothing was damaged.

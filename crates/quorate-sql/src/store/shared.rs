@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use quorate_apply::waits::Waits;
 use quorate_env::signal::Signal;
 use quorate_env::{Env, Throttle, lock};
 use quorate_model::{Applied, StoreFault};
@@ -69,6 +70,7 @@ pub(crate) struct Shared {
     pub(crate) metrics: StoreMetrics,
     pub(crate) verifications: Verifications,
     pub(crate) dry_runs: DryRuns,
+    pub(crate) waits: Waits,
     durable: Mutex<Applied>,
     /// Throttles of the log lines that report a full disk, and a checkpoint that has to wait.
     disk_is_full: Throttle,
@@ -121,6 +123,7 @@ impl Shared {
             metrics,
             verifications: Verifications::default(),
             dry_runs: DryRuns::default(),
+            waits: Waits::default(),
             durable: Mutex::default(),
             disk_is_full: Throttle::default(),
             checkpoint_waits: Throttle::default(),
@@ -200,6 +203,7 @@ impl Shared {
         self.fault.send_replace(None);
         self.readers.switch();
         self.validator.switch();
+        self.waits.wake_all();
         self.checkpointer.wake();
     }
 

@@ -66,6 +66,7 @@ impl Writer {
                 }
                 // After a fault of one entry, the entries before it are applied.
                 self.shared.publish(core);
+                self.shared.waits.wake(&core.applier().take_touched());
                 result
             }
         };

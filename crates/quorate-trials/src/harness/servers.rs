@@ -97,8 +97,11 @@ impl Servers {
         self.stop(name).await?;
         let mut command = Command::new(program);
         command.args(["serve", "--until-stdin-closes", "--config"]).arg(self.dir.join(format!("{name}.toml")));
-        let started = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
-        let ended = tokio::time::timeout(READY_MAX, started.spawn()?.wait_with_output()).await??;
+        let piped = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
+        let mut started = piped.spawn()?;
+        // Waiting for the output would close it, and so stop the server.
+        let _stdin = started.stdin.take();
+        let ended = tokio::time::timeout(READY_MAX, started.wait_with_output()).await??;
         let said = String::from_utf8_lossy(&ended.stderr).into_owned();
         let line = said.lines().find(|line| line.contains(why)).map(str::to_owned);
         let line = line.filter(|_| !ended.status.success());
