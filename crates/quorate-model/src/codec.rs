@@ -40,8 +40,13 @@ pub enum DecodeError {
     #[error("malformed bytes: {0}")]
     Malformed(String),
     /// A newer version wrote them. Skipping the unknown parts would make replicas differ.
-    #[error("format level {0} is not known to this version (it knows up to {FORMAT_LEVEL}); install a newer one")]
-    Level(u32),
+    #[error("it is of format level {level}, and this version knows levels up to {known}")]
+    Level {
+        /// The level that the bytes name.
+        level: u32,
+        /// The highest level that the reader knows.
+        known: u32,
+    },
     /// They contain fields that this version does not know.
     #[error("unknown or reordered fields; install the version that the other nodes run")]
     Unknown,
@@ -73,7 +78,7 @@ pub fn check_size(bytes: usize) -> Result<(), Failure> {
 pub fn decode_proposal(bytes: &Bytes) -> Result<Proposal, DecodeError> {
     match decode_strictly::<Proposal>(bytes) {
         Ok(proposal) if proposal.level <= FORMAT_LEVEL => Ok(proposal),
-        decoded => newer_level(bytes).map_or(decoded, |level| Err(DecodeError::Level(level))),
+        decoded => newer_level(bytes).map_or(decoded, |level| Err(DecodeError::Level { level, known: FORMAT_LEVEL })),
     }
 }
 

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use quorate_model::codec;
-use quorate_model::limits::{COMMANDS_MAX, PARAMETERS_MAX};
+use quorate_model::limits::{COMMANDS_MAX, FORMAT_LEVEL, PARAMETERS_MAX};
 use quorate_model::{
     Bulk, Column, Command, CommandResult, ControlCommand, ControlReply, DecodeError, DryRunRecord, Failure,
     FailureKind, ItemsCommand, ItemsReply, Mode, Origin, Outcome, PackedRows, Param, Payload, Proposal, Read,
@@ -303,7 +303,7 @@ fn fields_in_another_order_are_refused() {
 fn a_later_level_is_named() {
     let proposal = Proposal { level: 7, ..Proposal::new(None, vec![]) };
     let bytes = codec::encode_proposal(&proposal).unwrap();
-    assert_eq!(codec::decode_proposal(&bytes), Err(DecodeError::Level(7)));
+    assert_eq!(codec::decode_proposal(&bytes), Err(DecodeError::Level { level: 7, known: FORMAT_LEVEL }));
 }
 
 /// A proposal with each kind of command of level 1.

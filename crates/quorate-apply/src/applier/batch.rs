@@ -47,11 +47,11 @@ enum Work {
 }
 
 impl Item {
-    /// Decodes an entry for a program that understands the format up to `level`.
-    pub(super) fn decode(entry: &Entry, level: u32) -> Result<Self, StoreFault> {
+    /// Decodes an entry for a program that knows format levels up to `known`.
+    pub(super) fn decode(entry: &Entry, known: u32) -> Result<Self, StoreFault> {
         let unsupported = |error| StoreFault::Unsupported(format!("entry {}: {error}", entry.log_id));
         let decode = |bytes| match decode_proposal(bytes).map_err(unsupported)? {
-            proposal if proposal.level > level => Err(unsupported(DecodeError::Level(proposal.level))),
+            Proposal { level, .. } if level > known => Err(unsupported(DecodeError::Level { level, known })),
             proposal => Ok(proposal),
         };
         let work = match &entry.payload {
