@@ -64,7 +64,7 @@ pub async fn run(args: &BackupArgs) -> Result<()> {
     if shows_progress {
         erase_line();
     }
-    let backup = made.map_err(|error| failure(&error))?;
+    let backup = made.map_err(failure)?;
     output::print(&format!(
         "{}: {} up to position {} of cluster {}, verified, in {:.1} s\n",
         backup.file.display(),
@@ -75,12 +75,12 @@ pub async fn run(args: &BackupArgs) -> Result<()> {
     ))
 }
 
-fn failure(error: &BackupError) -> Error {
+fn failure(error: BackupError) -> Error {
     match error {
         BackupError::File(FileError::Exists(path)) => {
             Error::new(format!("{} exists: choose another name, or replace it with --force", path.display()))
         }
-        error => Error::new(error.to_string()),
+        error => Error::of(error),
     }
 }
 

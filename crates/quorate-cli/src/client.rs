@@ -23,7 +23,7 @@ pub async fn status(addr: &str, secret: &SecretSource) -> Result<Status> {
 pub async fn wait_for_reads(addr: &str, secret: &SecretSource) -> Result<()> {
     let read = || async {
         let client = connect_to(addr, secret).await?;
-        client.sql().query("SELECT 1", ()).await.map_err(|error| Error::new(error.to_string()))
+        client.sql().query("SELECT 1", ()).await.map_err(Error::of)
     };
     until_answered(read).await
 }
@@ -53,15 +53,15 @@ async fn connect_to(addr: &str, secret: &SecretSource) -> Result<Client> {
 pub fn of_connecting(error: ConnectError) -> Error {
     match error {
         ConnectError::Cluster(error) => of_one_node(error),
-        error => Error::new(error.to_string()),
+        error => Error::of(error),
     }
 }
 
 /// Describes why a request to one node failed.
 fn of_one_node(error: SqlError) -> Error {
     match error {
-        SqlError::Unavailable(why) => Error::new(why),
-        error => Error::new(error.to_string()),
+        SqlError::Unavailable(why) => Error::of(why),
+        error => Error::of(error),
     }
 }
 
@@ -77,6 +77,6 @@ async fn until_answered<T, F: Future<Output = Result<T>>>(mut ask: impl FnMut() 
         }
         sleep(START_POLL).await;
     }
-    let why = last.map_or_else(String::new, |error| format!(": {error}"));
-    Err(Error::new(format!("no answer within {} s{why}", START_MAX.as_secs())))
+    let late = format!("no answer within {} s", START_MAX.as_secs());
+    Err(last.map_or_else(|| Error::new(late.clone()), |error| error.within(&late)))
 }

@@ -47,14 +47,14 @@ impl ClusterFile {
             Err(error) => return Err(error).context(|| format!("cannot read {}", path.display())),
         };
         let file = serde_json::from_slice(&text);
-        file.map(Some).map_err(|error| Error::new(format!("{} is damaged: {error}", path.display())))
+        file.map(Some).map_err(|error| Error::caused(format!("{} is damaged: {error}", path.display()), error))
     }
 
     /// Writes or replaces the file of a data directory.
     pub fn write(&self, dir: &Path) -> Result<()> {
         let path = dir.join(NAME);
         let next = path.with_extension("json.next");
-        let text = serde_json::to_string(self).map_err(|error| Error::new(error.to_string()))?;
+        let text = serde_json::to_string(self).map_err(Error::of)?;
         fs::write(&next, text + "\n")
             .and_then(|()| fs::rename(&next, &path))
             .context(|| format!("cannot write {}", path.display()))

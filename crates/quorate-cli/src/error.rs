@@ -2,6 +2,8 @@
 
 use std::fmt::Display;
 
+use quorate_env::Cause;
+
 /// The result of a command or of a part of one.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -10,13 +12,25 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[error("{message}")]
 pub struct Error {
     message: String,
+    source: Option<Cause>,
     is_connection: bool,
 }
 
 impl Error {
     /// Creates an error with this message.
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), is_connection: false }
+        Self { message: message.into(), source: None, is_connection: false }
+    }
+
+    /// Creates an error with the text of another, which is its source.
+    pub fn of(error: impl Into<Cause>) -> Self {
+        let cause = error.into();
+        Self::caused(cause.to_string(), cause)
+    }
+
+    /// Creates an error with this message, which contains the text of its source.
+    pub fn caused(message: impl Into<String>, error: impl Into<Cause>) -> Self {
+        Self { message: message.into(), source: Some(error.into()), is_connection: false }
     }
 
     /// Marks the cluster as the cause: it can't be reached, refuses this client, or does not answer in time.
@@ -41,14 +55,14 @@ impl Error {
 impl From<quorate_shell::Error> for Error {
     fn from(error: quorate_shell::Error) -> Self {
         let is_connection = error.is_connection();
-        Self { message: error.to_string(), is_connection }
+        Self { is_connection, ..Self::of(error) }
     }
 }
 
 /// The shell's `.status` calls back into this program, which may fail.
 impl From<Error> for quorate_shell::Error {
     fn from(error: Error) -> Self {
-        if error.is_connection { Self::Connection(error.message) } else { Self::Failed(error.message) }
+        if error.is_connection { Self::Connection(error.into()) } else { Self::Failed(error.into()) }
     }
 }
 
@@ -70,8 +84,8 @@ pub trait Context<T> {
     fn context<W: Into<String>>(self, what: impl FnOnce() -> W) -> Result<T>;
 }
 
-impl<T, E: Display> Context<T> for Result<T, E> {
+impl<T, E: Into<Cause>> Context<T> for Result<T, E> {
     fn context<W: Into<String>>(self, what: impl FnOnce() -> W) -> Result<T> {
-        self.map_err(|error| Error::new(format!("{}: {error}", what().into())))
+        self.map_err(|error| Error::of(error).within(what().into()))
     }
 }

@@ -181,14 +181,14 @@ pub async fn run(args: &MembersArgs) -> Result<()> {
 pub async fn connect(access: &AccessArgs) -> Result<Admin> {
     let Access { addrs, secret, pinned } = Access::find(access)?;
     let config = ClientConfig::new(addrs, secret).with_pinned(pinned).with_deadline(CONNECT_MAX);
-    let client = Client::connect(config).await.map_err(|error| Error::new(error.to_string()))?;
+    let client = Client::connect(config).await.map_err(Error::of)?;
     Ok(client.admin().with_deadline(CHANGE_MAX))
 }
 
 async fn list(args: &ListArgs) -> Result<()> {
     let members = Members::of(&Survey::take(&Access::find(&args.access)?).await?);
     if args.json {
-        let text = serde_json::to_string_pretty(&members).map_err(|error| Error::new(error.to_string()))?;
+        let text = serde_json::to_string_pretty(&members).map_err(Error::of)?;
         output::print(&(text + "\n"))?;
     } else {
         output::print(&members.text())?;
@@ -204,7 +204,7 @@ async fn remove(args: &RemoveArgs) -> Result<()> {
     let name = &args.name;
     admin.remove(name, args.force).await.map_err(|error| {
         let hint = if matches!(error, AdminError::Refused(_)) { "" } else { "; check with `quorate members list`" };
-        Error::new(format!("'{name}' was not removed: {error}{hint}"))
+        Error::caused(format!("'{name}' was not removed: {error}{hint}"), error)
     })?;
     output::print(&format!("'{name}' is removed; its data directory can't be used again\n"))
 }

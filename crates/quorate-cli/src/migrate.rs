@@ -65,7 +65,7 @@ fn failure(error: MigrateError) -> Error {
     match error {
         MigrateError::Failed { file, error } => Error::from(error).within(file),
         MigrateError::Database(error) => error.into(),
-        error => Error::new(visible::lines(&error.to_string())),
+        error => Error::caused(visible::lines(&error.to_string()), error),
     }
 }
 

@@ -121,5 +121,5 @@ fn failure(error: RestoreError, plain: bool) -> Error {
         }
         _ => "",
     };
-    Error::new(format!("{error}{hint}"))
+    Error::caused(format!("{error}{hint}"), error)
 }

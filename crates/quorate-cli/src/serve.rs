@@ -36,7 +36,7 @@ pub struct ServeArgs {
 /// Runs the command.
 pub async fn run(args: &ServeArgs) -> Result<()> {
     let sources = settings::sources(args.config.as_deref())?;
-    let config: ServerConfig = sources.read().map_err(|error| unusable(&error, args.config.is_some()))?;
+    let config: ServerConfig = sources.read().map_err(|error| unusable(error, args.config.is_some()))?;
     if args.print_config {
         return print(&config::print(&config, |key| sources.origin(key)));
     }
@@ -71,17 +71,17 @@ pub async fn run(args: &ServeArgs) -> Result<()> {
     if let Some(http) = http {
         http.stop().await;
     }
-    ended.map_or(Ok(()), |ended| Err(Error::new(format!("the node has ended: {ended}"))))
+    ended.map_or(Ok(()), |ended| Err(Error::caused(format!("the node has ended: {ended}"), ended)))
 }
 
 /// Explains why no node can start with the configuration, and what to do if none was given.
-fn unusable(error: &ConfigError, has_file: bool) -> Error {
-    let todo = match error {
+fn unusable(error: ConfigError, has_file: bool) -> Error {
+    let todo = match &error {
         ConfigError::Missing(_) if !has_file => {
             "; name a configuration with --config FILE (`quorate init DIR` writes one for each node of a new cluster), \
              or set all keys by variables QUORATE_*"
         }
         _ => "",
     };
-    Error::new(format!("the configuration: {error}{todo}"))
+    Error::caused(format!("the configuration: {error}{todo}"), error)
 }

@@ -30,7 +30,7 @@ pub struct StatusArgs {
 pub async fn run(args: &StatusArgs) -> Result<()> {
     let status = Survey::take(&Access::find(&args.access)?).await?.cluster();
     if args.json {
-        let text = serde_json::to_string_pretty(&status).map_err(|error| Error::new(error.to_string()))?;
+        let text = serde_json::to_string_pretty(&status).map_err(Error::of)?;
         return output::print(&(text + "\n"));
     }
     output::print(&table(&status))

@@ -31,7 +31,7 @@ pub async fn run(args: &VerifyArgs) -> Result<()> {
     let begun = Instant::now();
     let access = Access::find(&args.access)?;
     let config = ClientConfig::new(access.addrs, access.secret).with_pinned(access.pinned);
-    let verification = quorate::verify(config).await.map_err(|error| Error::new(error.to_string()))?;
+    let verification = quorate::verify(config).await.map_err(Error::of)?;
     output::print(&text(&verification, begun.elapsed().as_secs_f64()))?;
     verdict(&verification)
 }

@@ -87,7 +87,7 @@ pub fn run(args: &WalArgs) -> Result<()> {
     if args.json {
         let entries = if args.entries { Some(entries(&inspection, args).collect::<Result<Vec<_>>>()?) } else { None };
         let text = serde_json::to_string_pretty(&WithEntries { report: &report, entries });
-        output::print(&(text.map_err(|error| Error::new(error.to_string()))? + "\n"))?;
+        output::print(&(text.map_err(Error::of)? + "\n"))?;
     } else {
         output::print(&report.text())?;
         for entry in entries(&inspection, args).take_while(|_| args.entries) {

@@ -1,5 +1,6 @@
 //! The errors of this crate.
 
+use quorate_env::Cause;
 use quorate_model::{NodeId, StoreFault};
 use quorate_wal::Durability;
 
@@ -17,7 +18,7 @@ pub enum StartError {
     LogWrite(#[from] quorate_wal::WalError),
     /// The node's own record in its log can't be read.
     #[error("the node's identity in its log can't be read: {0}; a newer version may have written it")]
-    Identity(String),
+    Identity(#[source] Cause),
     /// The data directory belongs to a node of another name.
     #[error("this data directory belongs to the node '{found}', not to '{expected}'; check the name and the directory")]
     Name {
@@ -60,7 +61,7 @@ pub enum StartError {
          docs/operate.md): 'quorate restore' begins a new history. If the cluster has other members, list them in this \
          node's configuration"
     )]
-    LogDamaged(String),
+    LogDamaged(#[source] quorate_wal::OpenError),
     /// The data directory of a node that runs alone belonged to a cluster, and its log is gone. Nothing was changed.
     #[error("{0}")]
     Bereft(String),
@@ -73,6 +74,7 @@ pub enum StartError {
         /// The address.
         addr: String,
         /// The system's error.
+        #[source]
         error: std::io::Error,
     },
     /// This node was removed from its cluster, and a removed id never comes back.
@@ -104,13 +106,13 @@ pub enum StartError {
     },
     /// The store could not be opened.
     #[error("the database can't be opened: {0}")]
-    Store(Box<dyn std::error::Error + Send + Sync>),
+    Store(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The core did not start.
     #[error("consensus did not start: {0}")]
-    Core(String),
+    Core(#[source] Cause),
     /// The system did not start a thread.
     #[error("can't start a thread: {0}")]
-    Thread(std::io::Error),
+    Thread(#[source] std::io::Error),
 }
 
 impl StartError {
@@ -212,7 +214,7 @@ pub enum Ended {
     Removed(String),
     /// The store failed.
     #[error("the database failed: {0}")]
-    Store(StoreFault),
+    Store(#[source] StoreFault),
     /// The core failed.
     #[error("{0}")]
     Core(String),

@@ -9,7 +9,7 @@
 
 use bytes::Bytes;
 use prost::Message;
-use quorate_env::Env;
+use quorate_env::{Cause, Env};
 use quorate_model::{Epoch, NodeId};
 use quorate_wal::Durability;
 
@@ -140,7 +140,7 @@ impl Identity {
     }
 
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, StartError> {
-        Self::decode(bytes).map_err(|error| StartError::Identity(error.to_string()))
+        Self::decode(bytes).map_err(|error| StartError::Identity(Cause::from(error)))
     }
 
     pub(crate) fn node(&self) -> NodeId {

@@ -13,9 +13,9 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use quorate_env::Env;
 use quorate_env::disk::{read_file, replace_file};
 use quorate_env::mutant::Mutant;
+use quorate_env::{Cause, Env};
 use quorate_wal::OpenError;
 
 use crate::error::StartError;
@@ -98,8 +98,8 @@ fn is_absent(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound
 }
 
-fn failed(action: &'static str, path: &Path, source: io::Error) -> StartError {
-    StartError::Log(OpenError::Io { action, path: path.to_path_buf(), source })
+fn failed(action: &'static str, path: &Path, error: io::Error) -> StartError {
+    StartError::Log(OpenError::Io { action, path: path.to_path_buf(), source: Cause::of(error) })
 }
 
 fn encode(identity: &Identity) -> String {

@@ -12,10 +12,10 @@ use std::sync::{Arc, Mutex};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use openraft::{SnapshotPolicy, rt::WatchReceiver};
-use quorate_env::Env;
 use quorate_env::mutant::Mutant;
 use quorate_env::worker::Signal;
 use quorate_model::{GroupId, StateMachine, StoreIdentity};
+use quorate_env::{Cause, Env};
 use quorate_wal::{OpenError, Opened, Recovery, Restart, Wal, WalOptions};
 use quorate_wire::{Keys, ServerConfig, serve};
 use tokio::task::AbortHandle;
@@ -227,7 +227,7 @@ fn new_id(env: &Env, name: &str) -> u64 {
 fn open_log(env: &Env, config: &ConsensusConfig, dir: &Path) -> Result<Opened, StartError> {
     let open = || Wal::open(Arc::clone(env.disk()), dir, log_options(env, config));
     match open() {
-        Err(error @ OpenError::Corrupt { .. }) if config.is_alone() => Err(StartError::LogDamaged(error.to_string())),
+        Err(error @ OpenError::Corrupt { .. }) if config.is_alone() => Err(StartError::LogDamaged(error)),
         Err(OpenError::Corrupt { path: segment, offset, what }) => {
             tracing::error!(
                 segment = %segment.display(), offset, what,
@@ -274,7 +274,8 @@ pub fn put_log_aside(env: &Env, dir: &Path) -> Result<(), StartError> {
 fn move_log(env: &Env, from: &Path, to: &Path) -> Result<(), StartError> {
     let moved = env.disk().rename(from, to);
     let synced = moved.and_then(|()| env.disk().sync_dir(from.parent().unwrap_or(from)));
-    synced.map_err(|source| StartError::Log(OpenError::Io { action: "move", path: from.to_path_buf(), source }))
+    let failed = |error| OpenError::Io { action: "move", path: from.to_path_buf(), source: Cause::of(error) };
+    synced.map_err(|error| StartError::Log(failed(error)))
 }
 
 /// Starts the threads of the log.
@@ -292,7 +293,7 @@ async fn open(env: &Env, home: &Home, open_store: OpenStore) -> Result<Arc<dyn S
     let inside = env.clone();
     match env.blocking(move || inside.enter(|| open_store(store))).await {
         Some(opened) => opened.map_err(StartError::Store),
-        None => Err(StartError::Core("the node is shutting down".to_owned())),
+        None => Err(StartError::Core("the node is shutting down".into())),
     }
 }
 
@@ -304,12 +305,12 @@ async fn start_core(
     machine: Machine,
     founding: Option<BTreeMap<u64, Member>>,
 ) -> Result<Raft, StartError> {
-    let core = |error: &dyn std::fmt::Display| StartError::Core(error.to_string());
-    let raft_config = raft_config(timing).map_err(|error| core(&error))?;
+    let raft_config = raft_config(timing).map_err(|error| StartError::Core(Cause::from(error)))?;
     let id = home.identity().id;
-    let raft = Raft::new(id, Arc::new(raft_config), network, log, machine).await.map_err(|error| core(&error))?;
+    let raft = Raft::new(id, Arc::new(raft_config), network, log, machine).await;
+    let raft = raft.map_err(|error| StartError::Core(Cause::from(error)))?;
     if let Some(members) = founding {
-        raft.initialize(members).await.map_err(|error| core(&error))?;
+        raft.initialize(members).await.map_err(|error| StartError::Core(Cause::from(error)))?;
     }
     Ok(raft)
 }

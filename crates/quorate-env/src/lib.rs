@@ -17,6 +17,7 @@
 
 #![forbid(unsafe_code)]
 
+mod cause;
 pub mod disk;
 mod env;
 mod host;
@@ -32,6 +33,7 @@ mod task;
 mod throttle;
 pub mod worker;
 
+pub use cause::Cause;
 pub use env::{Env, Parts, WallClock};
 pub use host::{AbortHandle, BoxTask, Host, RealHost, Usage};
 pub use lock::lock;

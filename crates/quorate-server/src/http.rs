@@ -69,11 +69,12 @@ pub enum ServeError {
         /// The address.
         addr: String,
         /// The error of the operating system.
+        #[source]
         error: std::io::Error,
     },
     /// The operating system could not start a thread.
     #[error("can't start a thread: {0}")]
-    Thread(std::io::Error),
+    Thread(#[source] std::io::Error),
 }
 
 impl ServeError {

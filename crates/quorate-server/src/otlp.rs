@@ -72,7 +72,7 @@ pub enum OtlpError {
     },
     /// The operating system could not start a thread.
     #[error("can't start a thread: {0}")]
-    Thread(std::io::Error),
+    Thread(#[source] std::io::Error),
 }
 
 impl OtlpError {

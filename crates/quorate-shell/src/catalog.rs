@@ -58,7 +58,7 @@ impl Shell {
             }
             rows => rows?,
         };
-        rows.all().map_err(|error| Error::new(error.to_string()))
+        rows.all().map_err(Error::of)
     }
 }
 

@@ -58,7 +58,7 @@ impl Connection {
         let deadline = timeout.map_or(CONNECT_MAX, |timeout| timeout.min(CONNECT_MAX));
         let config = config.with_deadline(deadline);
         let client = Client::connect(config.clone()).await;
-        let client = client.map_err(|error| Error::Connection(error.to_string()))?;
+        let client = client.map_err(|error| Error::Connection(error.into()))?;
         let sql = client.sql().with_deadline(timeout.unwrap_or(STATEMENT_MAX));
         let sql = timeout.map_or_else(|| sql.clone(), |timeout| sql.with_query_timeout(timeout));
         Ok(Self { config, sql, client, timeout })
@@ -99,7 +99,7 @@ impl Connection {
 
     /// The error of a query. If the query ran too long, the message says which limit ended it.
     pub(crate) fn of_query(&self, error: SqlError) -> Error {
-        let is_too_long = matches!(&error, SqlError::TimedOut(text) if text.contains("did not end within"));
+        let is_too_long = matches!(&error, SqlError::TimedOut(why) if why.to_string().contains("did not end within"));
         let is_own = self.timeout.is_some_and(|timeout| error.to_string().contains(&format!("within {timeout:?};")));
         let error = Error::from(error);
         match (is_too_long, is_own) {

@@ -3,6 +3,7 @@
 use std::fmt::Display;
 
 use quorate::Error as SqlError;
+use quorate_env::Cause;
 
 use crate::format::visible;
 
@@ -15,16 +16,21 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     /// The cluster can't be reached, refuses this client, or did not answer in time. If a write was sent, the message
     /// says that it may have been done.
-    #[error("{0}")]
-    Connection(String),
+    #[error(transparent)]
+    Connection(Cause),
     /// The statement or the command is wrong, or a file or the terminal failed.
-    #[error("{0}")]
-    Failed(String),
+    #[error(transparent)]
+    Failed(Cause),
 }
 
 impl Error {
     pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self::Failed(message.into())
+        Self::Failed(message.into().into())
+    }
+
+    /// An error with the text of another, which is its source.
+    pub(crate) fn of(error: impl Into<Cause>) -> Self {
+        Self::Failed(caused(error.into()))
     }
 
     /// Whether the cluster is the cause. Another statement would most likely fail too.
@@ -45,11 +51,16 @@ impl Error {
     }
 
     fn reworded(self, reword: impl FnOnce(String) -> String) -> Self {
+        let reworded = |cause: Cause| Cause::context(reword(cause.to_string()), cause);
         match self {
-            Self::Connection(message) => Self::Connection(reword(message)),
-            Self::Failed(message) => Self::Failed(reword(message)),
+            Self::Connection(cause) => Self::Connection(reworded(cause)),
+            Self::Failed(cause) => Self::Failed(reworded(cause)),
         }
     }
+}
+
+fn caused(cause: Cause) -> Cause {
+    Cause::context(cause.to_string(), cause)
 }
 
 /// An error of the library. Text of the database in it is made harmless for terminals.
@@ -59,20 +70,22 @@ impl From<SqlError> for Error {
         let text = error.to_string().replace("(with_deadline)", "(--timeout)");
         let text = text.replace("(with_query_timeout)", "(--timeout)").replace("(with_budget)", "(--budget)");
         let message = visible::lines(&text);
-        match error {
+        let is_connection = !matches!(
+            error,
             SqlError::Failed(_)
-            | SqlError::Conflict(_)
-            | SqlError::TimedOut(_)
-            | SqlError::TooLarge(_)
-            | SqlError::SnapshotEnded => Self::Failed(message),
-            _ => Self::Connection(message),
-        }
+                | SqlError::Conflict(_)
+                | SqlError::TimedOut(_)
+                | SqlError::TooLarge(_)
+                | SqlError::SnapshotEnded
+        );
+        let cause = Cause::context(message, error);
+        if is_connection { Self::Connection(cause) } else { Self::Failed(cause) }
     }
 }
 
 impl From<quorate_import::Error> for Error {
     fn from(error: quorate_import::Error) -> Self {
-        Self::Failed(error.to_string())
+        Self::of(error)
     }
 }
 
@@ -82,8 +95,8 @@ pub(crate) trait Context<T> {
     fn context<W: Into<String>>(self, what: impl FnOnce() -> W) -> Result<T>;
 }
 
-impl<T, E: Display> Context<T> for Result<T, E> {
+impl<T, E: Into<Cause>> Context<T> for Result<T, E> {
     fn context<W: Into<String>>(self, what: impl FnOnce() -> W) -> Result<T> {
-        self.map_err(|error| Error::new(format!("{}: {error}", what().into())))
+        self.map_err(|error| Error::Failed(error.into()).within(what().into()))
     }
 }

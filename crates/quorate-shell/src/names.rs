@@ -99,7 +99,7 @@ impl Shared {
 async fn fetch(client: &Connection) -> Result<Names> {
     let rows = client.look(&format!("{SQL} LIMIT {COLUMNS_MAX}"), FETCH_MAX).await?;
     let mut names = Names::new();
-    for (table, column) in rows.all::<(String, String)>().map_err(|error| Error::new(error.to_string()))? {
+    for (table, column) in rows.all::<(String, String)>().map_err(Error::of)? {
         names.entry(table).or_default().push(column);
     }
     Ok(names)

@@ -123,7 +123,7 @@ pub async fn held(sql: &Sql) -> Result<Held, Error> {
     let status = sql.migration_status(&Migrations::default()).await;
     let status = status.map_err(|error| match error {
         MigrateError::Database(error) => error,
-        error => Error::Unavailable(error.to_string()),
+        error => Error::Unavailable(error.into()),
     })?;
     held.recorded = status.done.iter().map(|done| count(done.number)).collect();
     Ok(held)
@@ -307,7 +307,9 @@ impl Writer {
             }
             Err(error) => {
                 match error {
-                    Error::TransactionAborted(text) if text == ROLLED_BACK => self.ledger.happened(ROLLED_BACK),
+                    Error::TransactionAborted(why) if why.to_string() == ROLLED_BACK => {
+                        self.ledger.happened(ROLLED_BACK)
+                    }
                     Error::TransactionAborted(_) => self.ledger.happened(ABORTED),
                     Error::Conflict(_) => self.ledger.happened(CONFLICT),
                     Error::Overloaded(_) => self.ledger.happened(OVERLOADED),

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use quorate_apply::AppliedRow;
+use quorate_env::Cause;
 use quorate_env::disk::{Disk, OpenMode};
 use quorate_model::{Applied, GroupId, StoreFault, StoreIdentity};
 use rusqlite::{Connection, ErrorCode};
@@ -91,12 +92,12 @@ pub enum FileError {
     #[error("the backup is not whole: {0}; try again")]
     Lost(String),
     /// The operating system returned an error.
-    #[error("{}: {what}", path.display())]
+    #[error("{}: {source}", path.display())]
     Disk {
         /// The file or directory.
         path: PathBuf,
         /// The error.
-        what: String,
+        source: Cause,
     },
 }
 
@@ -107,7 +108,7 @@ impl FileError {
     }
 
     fn disk(path: &Path) -> impl FnOnce(io::Error) -> Self {
-        |error| Self::Disk { path: path.to_path_buf(), what: error.to_string() }
+        |error| Self::Disk { path: path.to_path_buf(), source: Cause::from(error) }
     }
 
     fn fault(path: &Path) -> impl FnOnce(StoreFault) -> Self {
@@ -116,12 +117,12 @@ impl FileError {
             StoreFault::Damaged(what) | StoreFault::Diverged(what) => Self::Damaged { path, what },
             StoreFault::Unsupported(what) => Self::Newer { path, what },
             StoreFault::ImageLost(what) => Self::Lost(what),
-            StoreFault::Full(what) | StoreFault::Io(what) => Self::Disk { path, what },
+            StoreFault::Full(what) | StoreFault::Io(what) => Self::Disk { path, source: what.into() },
             StoreFault::Memory(_)
             | StoreFault::TooMuch(_)
             | StoreFault::Slow(_)
             | StoreFault::Stuck(_)
-            | StoreFault::Closed => Self::Disk { path, what: fault.to_string() },
+            | StoreFault::Closed => Self::Disk { path, source: Cause::from(fault) },
         }
     }
 
@@ -129,15 +130,15 @@ impl FileError {
         let path = path.to_path_buf();
         |error| match error {
             OpenError::Fault(fault) => Self::fault(&path)(fault),
-            OpenError::Disk { path, source } => Self::Disk { path, what: source.to_string() },
+            OpenError::Disk { path, source } => Self::Disk { path, source: Cause::from(source) },
             OpenError::Sqlite { path, source } if is(&source, ErrorCode::NotADatabase) => {
                 Self::Foreign { path, what: "it is not a SQLite database".to_owned() }
             }
             OpenError::Sqlite { path, source } if is(&source, ErrorCode::DatabaseCorrupt) => {
                 Self::Damaged { path, what: source.to_string() }
             }
-            OpenError::Sqlite { path, source } => Self::Disk { path, what: source.to_string() },
-            other => Self::Disk { path, what: other.to_string() },
+            OpenError::Sqlite { path, source } => Self::Disk { path, source: Cause::from(source) },
+            other => Self::Disk { path, source: Cause::from(other) },
         }
     }
 }

@@ -8,6 +8,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use quorate_env::Cause;
 use quorate_model::{StatementResult, Value};
 
 #[cfg(feature = "serde")]
@@ -176,8 +177,11 @@ impl<'a> RowRef<'a> {
     }
 
     /// Converts a value of a column; an error names the column.
-    pub fn convert<T, U: TryFrom<T, Error: fmt::Display>>(self, column: &str, value: T) -> Result<U, RowError> {
-        let failed = |error: U::Error| RowError::Conversion { column: column.to_owned(), error: error.to_string() };
+    pub fn convert<T, U>(self, column: &str, value: T) -> Result<U, RowError>
+    where
+        U: TryFrom<T, Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
+    {
+        let failed = |error: U::Error| RowError::Conversion { column: column.to_owned(), error: Cause::from(error) };
         U::try_from(value).map_err(failed)
     }
 
@@ -202,6 +206,7 @@ pub enum RowError {
         /// The column's name.
         column: String,
         /// What was expected, and what was found.
+        #[source]
         mismatch: Mismatch,
     },
     /// A value that could not be converted to another type.
@@ -210,7 +215,8 @@ pub enum RowError {
         /// The column's name.
         column: String,
         /// The error of the conversion.
-        error: String,
+        #[source]
+        error: Cause,
     },
     /// The result has no such column.
     #[error("no column {column}: the result has {columns}")]

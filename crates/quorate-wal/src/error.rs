@@ -2,8 +2,8 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
+use quorate_env::Cause;
 use quorate_model::{GroupId, LogId};
 use thiserror::Error;
 
@@ -30,7 +30,7 @@ pub enum OpenError {
         /// The file or directory that it was applied to.
         path: PathBuf,
         /// The operating system's error.
-        source: io::Error,
+        source: Cause<io::Error>,
     },
     /// The log is already open, usually in another process.
     #[error("the log in {} is in use; is the node already running?", dir.display())]
@@ -54,9 +54,7 @@ pub enum OpenError {
 impl From<WalError> for OpenError {
     fn from(error: WalError) -> Self {
         match error {
-            WalError::Io { action, path, source } => {
-                Self::Io { action, path, source: io::Error::new(source.kind(), source) }
-            }
+            WalError::Io { action, path, source } => Self::Io { action, path, source },
             other => Self::Limit(other),
         }
     }
@@ -75,7 +73,7 @@ impl OpenError {
     /// For `map_err`: an I/O error of `action` on `path`.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_path_buf();
-        move |source| Self::Io { action, path, source }
+        move |error| Self::Io { action, path, source: Cause::of(error) }
     }
 }
 
@@ -92,7 +90,7 @@ pub enum WalError {
         /// The file or directory that it was applied to.
         path: PathBuf,
         /// The operating system's error.
-        source: Arc<io::Error>,
+        source: Cause<io::Error>,
     },
     /// The log was closed.
     #[error("the log is closed")]
@@ -150,7 +148,7 @@ impl WalError {
     /// For `map_err`: an I/O error of `action` on `path`.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_path_buf();
-        move |source| Self::Io { action, path, source: Arc::new(source) }
+        move |error| Self::Io { action, path, source: Cause::of(error) }
     }
 
     /// Whether the disk is full. The writer and the keeper retry after this error.

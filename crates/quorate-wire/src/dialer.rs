@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex as SyncMutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use quorate_env::{Env, lock, timeout};
+use quorate_env::{Cause, Env, lock, timeout};
 use tokio::sync::Mutex;
 
 use crate::client::Client;
@@ -116,7 +116,7 @@ impl Dialer {
         let addr = || config.addr.clone();
         let connected = env.net().connect(&config.addr).await;
         let stream =
-            connected.map_err(|error| ConnectError::Unreachable { addr: addr(), reason: error.to_string() })?;
+            connected.map_err(|error| ConnectError::Unreachable { addr: addr(), source: Cause::from(error) })?;
         let (mut reader, mut sink) = link::split(stream);
         let me = Introduction {
             identity: config.identity.clone(),

@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::ops::RangeInclusive;
 
+use quorate_env::Cause;
+
 /// A secret has fewer bytes than [`SECRET_BYTES_MIN`](crate::SECRET_BYTES_MIN).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the secret has {len} bytes: use at least {} random bytes", crate::SECRET_BYTES_MIN)]
@@ -16,12 +18,12 @@ pub struct SecretTooShort {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectError {
     /// The address could not be reached.
-    #[error("cannot connect to {addr}: {reason}")]
+    #[error("cannot connect to {addr}: {source}")]
     Unreachable {
         /// The address.
         addr: String,
-        /// The error text of the operating system.
-        reason: String,
+        /// The error of the operating system, or of the first call.
+        source: Cause,
     },
     /// Connecting and the handshake together took longer than the limit.
     #[error("connecting to {addr} timed out")]
@@ -35,6 +37,7 @@ pub enum ConnectError {
         /// The address.
         addr: String,
         /// Why.
+        #[source]
         error: HandshakeError,
     },
 }
@@ -94,7 +97,7 @@ pub enum HandshakeError {
     TimedOut,
     /// The connection broke.
     #[error("the connection broke: {0}")]
-    Broken(String),
+    Broken(#[source] Cause),
 }
 
 impl HandshakeError {
@@ -109,7 +112,7 @@ impl HandshakeError {
 pub enum CallError {
     /// The call has no effect: it did not leave this process, or the server said that it did not process it.
     #[error("the call was not sent: {0}")]
-    NotSent(NotSent),
+    NotSent(#[source] NotSent),
     /// The connection broke before the reply. It is unknown whether the call took effect.
     #[error("the connection broke before the reply")]
     Broken,
@@ -306,9 +309,8 @@ impl From<LinkError> for HandshakeError {
             LinkError::TooLarge { .. } => Self::Malformed("it sent a frame that is too large"),
             LinkError::Checksum => Self::Malformed("it sent a frame with a wrong checksum"),
             LinkError::Malformed(what) => Self::Malformed(what),
-            LinkError::Truncated | LinkError::Silent | LinkError::Stalled | LinkError::Io(_) => {
-                Self::Broken(error.to_string())
-            }
+            LinkError::Io(error) => Self::Broken(Cause::from(error)),
+            LinkError::Truncated | LinkError::Silent | LinkError::Stalled => Self::Broken(Cause::from(error)),
         }
     }
 }

@@ -240,7 +240,7 @@ async fn receive<R: AsyncRead + Unpin>(reader: &mut FrameReader<R>, kind: u8) ->
         Some((found, body)) if found == kind => Ok(body),
         Some((REFUSED, body)) => Err(Refusal::decode(&body).map_or(MALFORMED, Refusal::into_error)),
         Some(_) => Err(HandshakeError::Malformed("it sent a message out of order")),
-        None => Err(HandshakeError::Broken("the other end closed it".to_owned())),
+        None => Err(HandshakeError::Broken("the other end closed it".into())),
     }
 }
 

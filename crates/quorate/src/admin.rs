@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use quorate_env::{Instant, sleep};
+use quorate_env::{Cause, Instant, sleep};
 use quorate_model::NodeId;
 use quorate_wire::CallError;
 use tokio::sync::oneshot;
@@ -60,17 +60,17 @@ pub struct Admin {
 #[non_exhaustive]
 pub enum AdminError {
     /// It can't be done in the current state of the cluster.
-    #[error("{0}")]
-    Refused(String),
+    #[error(transparent)]
+    Refused(Cause),
     /// It may have been done, or may still be done. Check the members.
     #[error("it is not known whether the request was done: {0}; look at the members")]
-    Unconfirmed(String),
+    Unconfirmed(#[source] Cause),
     /// No leader, or no node at all, could be reached until the deadline. Nothing was done.
     #[error("the cluster is not available: {0}")]
-    Unavailable(String),
+    Unavailable(#[source] Cause),
     /// The nodes do not allow this client to do that, or do not know the request.
     #[error("refused: {0}")]
-    Forbidden(String),
+    Forbidden(#[source] Cause),
     /// The handle's thread has ended.
     #[error("closed")]
     Closed,
@@ -103,8 +103,8 @@ pub struct Probed {
 /// Why an attempt has no answer.
 enum Failed {
     /// Nothing was done.
-    NotDone(String),
-    InDoubt(String),
+    NotDone(Cause),
+    InDoubt(Cause),
     Finally(AdminError),
 }
 
@@ -194,7 +194,7 @@ impl Admin {
         let request = Transfer { name: to.unwrap_or_default().to_owned() };
         match self.change(method::TRANSFER, protocol::encode(&request)).await? {
             Change::Done(Some(leads)) => Ok(leads),
-            other => Err(AdminError::Unconfirmed(format!("unexpected answer: {other:?}"))),
+            other => Err(AdminError::Unconfirmed(format!("unexpected answer: {other:?}").into())),
         }
     }
 
@@ -219,7 +219,7 @@ impl Admin {
         self.run(async |deadline| {
             let env = self.runtime.env();
             // Connects first, so that the time of making a connection is not measured.
-            let reached = self.nodes.reach().await.map_err(|error| failed_to_reach(unreachable(&error)))?;
+            let reached = self.nodes.reach().await.map_err(|error| failed_to_reach(unreachable(error)))?;
             let (begun, sent) = (Instant::now(), env.unix_nanos());
             let reply = self.call_at(&reached, method::PROBE, Bytes::new(), deadline).await;
             let (round_trip, received) = (begun.elapsed(), env.unix_nanos());
@@ -251,7 +251,7 @@ impl Admin {
     /// change may have been made by the earlier attempt and be the reason for the refusal.
     async fn change(&self, method: u16, body: Bytes) -> Result<Change, AdminError> {
         self.run(async |deadline| {
-            let mut doubt: Option<String> = None;
+            let mut doubt: Option<Cause> = None;
             loop {
                 let why = match self.change_once(method, body.clone(), deadline).await {
                     Ok(change) => return Ok(change),
@@ -274,17 +274,18 @@ impl Admin {
 
     async fn change_once(&self, method: u16, body: Bytes, deadline: Instant) -> Result<Change, Failed> {
         let reply = self.call(method, body, deadline).await?;
-        let changed: Changed = protocol::decode(reply).map_err(|error| Failed::InDoubt(error.text))?;
+        let changed: Changed =
+            protocol::decode(reply).map_err(|error| Failed::InDoubt(Cause::context(error.text.clone(), error)))?;
         self.nodes.redirect(&changed.leader);
         changed.result().map_err(|error| match error {
-            NoChange::Refused(why) => Failed::Finally(AdminError::Refused(why)),
-            NoChange::NoLeader(why) => Failed::NotDone(why),
-            NoChange::Unconfirmed(why) => Failed::InDoubt(why),
+            NoChange::Refused(why) => Failed::Finally(AdminError::Refused(why.into())),
+            NoChange::NoLeader(why) => Failed::NotDone(why.into()),
+            NoChange::Unconfirmed(why) => Failed::InDoubt(why.into()),
         })
     }
 
     async fn call(&self, method: u16, body: Bytes, deadline: Instant) -> Result<Bytes, Failed> {
-        let reached = self.nodes.reach().await.map_err(|error| match unreachable(&error) {
+        let reached = self.nodes.reach().await.map_err(|error| match unreachable(error) {
             Error::Unavailable(why) => Failed::NotDone(why),
             other => Failed::Finally(failed_to_reach(other)),
         })?;
@@ -300,7 +301,7 @@ impl Admin {
             Err(_) => self.nodes.failed(&reached.addr),
         }
         reply.map_err(|error| match Attempt::of_call(error, &reached.addr) {
-            Attempt::NotDone(why) => Failed::NotDone(Error::from(why).to_string()),
+            Attempt::NotDone(why) => Failed::NotDone(Cause::from(Error::from(why))),
             Attempt::InDoubt(why) => Failed::InDoubt(why),
             Attempt::Refused(error) => Failed::Finally(failed_to_reach(error)),
         })
@@ -328,12 +329,12 @@ fn failed_to_reach(error: Error) -> AdminError {
     match error {
         Error::Unavailable(why) => AdminError::Unavailable(why),
         Error::Forbidden(why) => AdminError::Forbidden(why),
-        other => AdminError::Forbidden(other.to_string()),
+        other => AdminError::Forbidden(Cause::from(other)),
     }
 }
 
 fn unreadable(error: quorate_wire::CallFailure) -> AdminError {
-    AdminError::Forbidden(format!("the answer can't be read: {}", error.text))
+    AdminError::Forbidden(Cause::context(format!("the answer can't be read: {}", error.text), error))
 }
 
 /// Pauses; returns `false` at once if the deadline would come first.

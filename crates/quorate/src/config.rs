@@ -170,7 +170,7 @@ impl Config {
 
     /// Fails if the settings are invalid or contradict each other. [`Node::start`](crate::Node::start) checks this too.
     pub fn check(&self) -> Result<(), ConfigError> {
-        let invalid = |text: String| Err(ConfigError::Invalid(text));
+        let invalid = |text: String| Err(ConfigError::Invalid(text.into()));
         if self.name.is_empty() {
             return Err(ConfigError::Missing("name"));
         }
@@ -193,7 +193,7 @@ impl Config {
         if self.sql.query_timeout.is_zero() {
             return invalid("'sql.query_timeout' is 0: no query could run".to_owned());
         }
-        self.extensions.check().map_err(ConfigError::Invalid)?;
+        self.extensions.check().map_err(|why| ConfigError::Invalid(why.into()))?;
         let Timing { heartbeat, election_min, election_max, .. } = self.timing;
         if heartbeat.is_zero() || heartbeat >= election_min || election_min >= election_max {
             let text = "'timing' needs heartbeat < election_min < election_max";

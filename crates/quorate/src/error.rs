@@ -1,5 +1,6 @@
 //! Why a call failed, and what the caller may conclude from it.
 
+use quorate_env::Cause;
 use quorate_model::{Failure, StoreFault};
 use quorate_sql::query::RowError;
 use quorate_sql::readers::ReadError;
@@ -16,26 +17,26 @@ pub enum Error {
     /// The write may have been done, or may still be. No retry could tell: the session that would know is gone, or the
     /// deadline came first.
     #[error("the outcome of the write is not known: {0}; look before writing it again")]
-    Unknown(String),
+    Unknown(#[source] Cause),
     /// Each time until the deadline, another write had changed what the transaction had read.
     #[error("conflict: {0}")]
-    Conflict(String),
+    Conflict(#[source] Cause),
     /// An interactive transaction was rolled back: its leader was lost, its time was up, or other entries came in
     /// between.
     #[error("the transaction was aborted: {0}; nothing of it was done, run it again")]
-    TransactionAborted(String),
+    TransactionAborted(#[source] Cause),
     /// Too much was waiting until the deadline.
     #[error("overloaded: {0}; send less at a time, or try again later")]
-    Overloaded(String),
+    Overloaded(#[source] Cause),
     /// No leader with a majority, or no node at all, could be reached until the deadline.
     #[error("the cluster is not available: {0}; see that a majority of its nodes is up and reachable, and try again")]
-    Unavailable(String),
+    Unavailable(#[source] Cause),
     /// A read took too long: to wait for its level, or to run.
     #[error("the read took too long: {0}")]
-    TimedOut(String),
+    TimedOut(#[source] Cause),
     /// The result of a read has more rows or bytes than it may.
     #[error("the result is too large: {0}")]
-    TooLarge(String),
+    TooLarge(#[source] Cause),
     /// A read lasted for longer than one state can be kept, or a query before it in its snapshot ran out of memory or
     /// disk, or could not read the database: SQLite ends the read transaction then.
     #[error("the snapshot has ended (too old, or out of memory or disk); read again, in smaller steps")]
@@ -45,13 +46,13 @@ pub enum Error {
     Row(#[from] RowError),
     /// The node's own trouble with its database; other nodes may serve.
     #[error("this node can't serve: {0}")]
-    Store(StoreFault),
+    Store(#[source] StoreFault),
     /// The server refuses this client: a wrong secret, a role that may not do this, another cluster or version.
     #[error("refused: {0}")]
-    Forbidden(String),
+    Forbidden(#[source] Cause),
     /// This node was removed from its cluster and serves nothing any more.
-    #[error("{0}")]
-    Removed(String),
+    #[error(transparent)]
+    Removed(Cause),
     /// The node, or the handle, was closed.
     #[error("closed: the node, or this handle, was stopped; start the node, or connect, again")]
     Closed,
@@ -79,7 +80,7 @@ impl Error {
     }
 
     /// Why, without what to do: where another error says that.
-    pub(crate) fn reason(self) -> String {
+    pub(crate) fn reason(self) -> Cause {
         match self {
             Self::Unknown(why)
             | Self::Conflict(why)
@@ -87,7 +88,7 @@ impl Error {
             | Self::Overloaded(why)
             | Self::Unavailable(why)
             | Self::TimedOut(why) => why,
-            other => other.to_string(),
+            other => Cause::from(other),
         }
     }
 
@@ -99,18 +100,17 @@ impl Error {
 
 impl From<ReadError> for Error {
     fn from(error: ReadError) -> Self {
-        let text = error.to_string();
         match error {
             ReadError::Failed(failure) => Self::Failed(failure),
-            ReadError::Writes => Self::Failed(Failure::new(quorate_model::FailureKind::Refused, text)),
-            ReadError::TooManyRows(_) | ReadError::TooManyBytes(_) => Self::TooLarge(text),
-            ReadError::Timeout(_) | ReadError::Cancelled => Self::TimedOut(text),
+            ReadError::Writes => Self::Failed(Failure::new(quorate_model::FailureKind::Refused, error.to_string())),
+            ReadError::TooManyRows(_) | ReadError::TooManyBytes(_) => Self::TooLarge(Cause::from(error)),
+            ReadError::Timeout(_) | ReadError::Cancelled => Self::TimedOut(Cause::from(error)),
             ReadError::SnapshotEnded => Self::SnapshotEnded,
-            ReadError::Busy | ReadError::Overloaded(_) => Self::Overloaded(text),
+            ReadError::Busy | ReadError::Overloaded(_) => Self::Overloaded(Cause::from(error)),
             ReadError::Fault(StoreFault::Closed) => Self::Closed,
             ReadError::Fault(fault) => Self::Store(fault),
             // Kinds that later versions of the readers add.
-            _ => Self::Unavailable(text),
+            _ => Self::Unavailable(Cause::from(error)),
         }
     }
 }
@@ -131,6 +131,7 @@ pub enum StartError {
         /// The directory.
         path: String,
         /// What the system says.
+        #[source]
         error: std::io::Error,
     },
     /// A restore into the data directory did not come to its end.
@@ -163,7 +164,7 @@ mod tests {
     /// Each kind; what leads to it is in `tests/errors/`.
     #[test]
     fn each_error_says_what_to_do() {
-        let why = || "this is why".to_owned();
+        let why = || Cause::from("this is why");
         let failure = Failure { row: Some(4), ..Failure::new(quorate_model::FailureKind::Sql, "this is why").at(1) };
         let cases = [
             (Error::Failed(failure), false, "statement 2: row 5: this is why"),
@@ -198,13 +199,13 @@ mod tests {
                 "no column a: the result has b, c",
             ),
             (
-                Error::Store(StoreFault::Full(why())),
+                Error::Store(StoreFault::Full(why().to_string())),
                 true,
                 "this node can't serve: no space left for the database: this is why; free some, and the node \
                  continues by itself",
             ),
             (
-                Error::Store(StoreFault::Io(why())),
+                Error::Store(StoreFault::Io(why().to_string())),
                 false,
                 "this node can't serve: the database can't be read or written: this is why; see to the disk, then \
                  restart the node",

@@ -86,6 +86,7 @@ pub use params::Params;
 pub use quorate_consensus::inspect;
 pub use quorate_consensus::{Ended, HOLD_MAX};
 pub use quorate_derive::{FromRow, migrations};
+pub use quorate_env::Cause;
 pub use quorate_model::{Failure, FailureKind, Position, Step, Value, limits};
 pub use quorate_sql::extensions::Extensions;
 pub use quorate_sql::query::{FromRow, Rows};

@@ -62,6 +62,7 @@ pub enum MigrateError {
         /// The migration.
         file: String,
         /// What it failed with; a [`Failure`](crate::Failure) has the number of its statement.
+        #[source]
         error: Error,
     },
     /// What was run before could not be read.

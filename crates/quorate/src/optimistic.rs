@@ -284,7 +284,7 @@ impl Attempts {
                 if self.level != Level::Linearizable {
                     self.level = Level::AtLeast(position);
                 }
-                if self.may_go_on().await { Ok(None) } else { Err(Error::Conflict(failure.message)) }
+                if self.may_go_on().await { Ok(None) } else { Err(Error::Conflict(failure.message.into())) }
             }
             (_, Err(failure)) => Err(failure.into()),
         }

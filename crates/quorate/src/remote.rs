@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorate_env::Env;
+use quorate_env::{Cause, Env};
 use quorate_wire::{Role, Secret};
 use tokio::sync::oneshot;
 
@@ -82,9 +82,7 @@ impl ClientConfig {
             return Err(ConfigError::Missing("addrs"));
         }
         if self.secret == SecretSource::Kept {
-            return Err(ConfigError::Secret(
-                "a client has no secret of its own: name a file, or a variable".to_owned(),
-            ));
+            return Err(ConfigError::Secret("a client has no secret of its own: name a file, or a variable".into()));
         }
         self.secret.resolve(env, Path::new(""))
     }
@@ -127,7 +125,7 @@ pub enum ConnectError {
     Cluster(#[from] Error),
     /// The system refused a thread.
     #[error("can't start a thread: {0}")]
-    Thread(String),
+    Thread(#[source] Cause),
 }
 
 impl ConnectError {
@@ -218,7 +216,7 @@ pub(crate) async fn start_runtime(env: &Env) -> Result<(Runtime, oneshot::Sender
         let _ = (&mut dropped).await;
         owner.close().await;
     };
-    env.start_runtime("quorate-client", root).map_err(|error| ConnectError::Thread(error.to_string()))?;
+    env.start_runtime("quorate-client", root).map_err(|error| ConnectError::Thread(Cause::from(error)))?;
     let runtime = starting.await.map_err(|_| ConnectError::Cluster(Error::Closed))?;
     Ok((runtime, alive))
 }

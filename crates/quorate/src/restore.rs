@@ -82,12 +82,12 @@ pub enum RestoreError {
     #[error(transparent)]
     Start(#[from] StartError),
     /// The system refused something.
-    #[error("{}: {what}", path.display())]
+    #[error("{}: {source}", path.display())]
     Disk {
         /// The directory.
         path: PathBuf,
         /// The error of the system.
-        what: String,
+        source: std::io::Error,
     },
 }
 
@@ -106,7 +106,7 @@ impl RestoreError {
 
     fn disk(path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_path_buf();
-        move |error| Self::Disk { path, what: error.to_string() }
+        move |source| Self::Disk { path, source }
     }
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use quorate_env::mutant::Mutant;
-use quorate_env::{Instant, lock, sleep, timeout_at};
+use quorate_env::{Cause, Instant, lock, sleep, timeout_at};
 use quorate_model::{
     Command, CommandResult, ControlCommand, ControlReply, FailureKind, Outcome, Position, Proposal, SessionId, codec,
 };
@@ -127,7 +127,7 @@ impl Submitter {
             let settled = self.settle(ticket, Some(first), bytes, Instant::now() + limit).await?;
             Ok(settled.inspect(|(position, _)| self.wrote(*position)))
         });
-        settled.await.unwrap_or_else(|_| Err(Error::Unknown(STOPPED.to_owned())))
+        settled.await.unwrap_or_else(|_| Err(Error::Unknown(STOPPED.into())))
     }
 
     /// Returns the level at which a read sees the writes of this handle, in addition to what its own level requires.
@@ -211,7 +211,7 @@ impl Submitter {
         bytes: Bytes,
         deadline: Instant,
     ) -> Result<Option<(Position, Outcome)>, Error> {
-        let mut doubt: Option<String> = None;
+        let mut doubt: Option<Cause> = None;
         let mut backoff = self.backoff();
         let mut attempt_limit = FIRST_ATTEMPT;
         loop {
@@ -233,10 +233,10 @@ impl Submitter {
                     }
                     // The write took effect, so this must not be returned as a failure, which would mean that nothing
                     // was done.
-                    (FailureKind::OutcomeTooBig, _) => return Err(Error::Unknown(failure.message)),
+                    (FailureKind::OutcomeTooBig, _) => return Err(Error::Unknown(failure.message.into())),
                     (FailureKind::SessionExpired | FailureKind::OutcomeForgotten, doubt) => {
                         self.session().expired(ticket.session());
-                        return Err(Error::Unknown(doubt.unwrap_or(failure.message)));
+                        return Err(Error::Unknown(doubt.unwrap_or_else(|| failure.message.into())));
                     }
                     // This is not the outcome of the sequence: the attempt in doubt may still be applied with another
                     // one.
@@ -270,7 +270,7 @@ impl Submitter {
                 match attempt_until(attempt_deadline, self.transport.propose(bytes.clone(), attempt_deadline)).await {
                     Ok((_, Ok(reply))) => match reply.results.as_slice() {
                         [CommandResult::Control(ControlReply::Session(session))] => return Ok(*session),
-                        _ => return Err(Error::Unavailable("the cluster opened no session".to_owned())),
+                        _ => return Err(Error::Unavailable("the cluster opened no session".into())),
                     },
                     Ok((_, Err(failure))) => return Err(Error::Failed(failure)),
                     Err(Attempt::Refused(error)) => return Err(error),
@@ -309,7 +309,7 @@ async fn attempt_until(
     attempt: BoxFuture<'_, Result<(Position, Outcome), Attempt>>,
 ) -> Result<(Position, Outcome), Attempt> {
     let in_time = timeout_at(deadline, attempt).await;
-    in_time.unwrap_or_else(|_| Err(Attempt::InDoubt("there was no answer in time".to_owned())))
+    in_time.unwrap_or_else(|_| Err(Attempt::InDoubt("there was no answer in time".into())))
 }
 
 impl From<NotDone> for Error {
@@ -322,5 +322,5 @@ impl From<NotDone> for Error {
 }
 
 fn runtime_ended(sent: &AtomicBool) -> Error {
-    if sent.load(Ordering::Relaxed) { Error::Unknown(STOPPED.to_owned()) } else { Error::Closed }
+    if sent.load(Ordering::Relaxed) { Error::Unknown(STOPPED.into()) } else { Error::Closed }
 }

@@ -117,7 +117,7 @@ impl Transaction {
                 Err(error)
             }
             Err(error @ (Error::TransactionAborted(_) | Error::Closed | Error::Forbidden(_))) => Err(error),
-            Err(error) => Err(over(&error.reason())),
+            Err(error) => Err(Error::TransactionAborted(error.reason())),
         }
     }
 
@@ -199,11 +199,15 @@ pub(crate) fn time_up() -> Error {
 }
 
 fn over(why: &str) -> Error {
-    Error::TransactionAborted(why.to_owned())
+    Error::TransactionAborted(why.into())
 }
 
 fn aborted(failure: Failure) -> Error {
-    if failure.kind == FailureKind::Aborted { Error::TransactionAborted(failure.message) } else { failure.into() }
+    if failure.kind == FailureKind::Aborted {
+        Error::TransactionAborted(failure.message.into())
+    } else {
+        failure.into()
+    }
 }
 
 impl fmt::Debug for Transaction {

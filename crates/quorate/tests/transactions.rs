@@ -175,7 +175,7 @@ fn errors_are_reported_and_nothing_is_done() {
                 let early = "a transaction reads before it writes: it would not see what it is to write; read \
                              first, or use `begin`";
                 assert_eq!(text(read(&tx, "a").await), early);
-                Err::<(), _>(Error::TooLarge("enough".to_owned()))
+                Err::<(), _>(Error::TooLarge("enough".into()))
             }
         });
         assert_eq!(text(done.await), "the result is too large: enough");
@@ -226,7 +226,7 @@ fn it_gives_up_at_its_deadline() {
         };
         let why =
             format!("what the transaction had read was changed by another write: {query:?} now returns other rows");
-        assert_eq!(conflict, format!("{why}; run it again"));
+        assert_eq!(conflict.to_string(), format!("{why}; run it again"));
         assert_eq!(sql.at(Level::Linearizable).query_one("SELECT count(*) FROM counters", ()).await, Ok(2_i64));
         Ok(())
     });

@@ -105,7 +105,10 @@ impl Request {
 pub async fn restart(dir: &Path, id: u64) -> Result<()> {
     let nobody = |error: io::Error| {
         let dir = dir.display();
-        Error::new(format!("no `quorate dev` runs in {dir} ({error}): start it with `quorate dev --data-dir {dir}`"))
+        Error::caused(
+            format!("no `quorate dev` runs in {dir} ({error}): start it with `quorate dev --data-dir {dir}`"),
+            error,
+        )
     };
     let socket = shortened(&control_socket(dir)).map_err(nobody)?;
     let mut stream = UnixStream::connect(&socket.path).await.map_err(nobody)?;

@@ -94,7 +94,7 @@ impl Report {
 
     /// Formats the report as JSON.
     pub fn json(&self) -> Result<String> {
-        let text = serde_json::to_string_pretty(self).map_err(|error| Error::new(error.to_string()))?;
+        let text = serde_json::to_string_pretty(self).map_err(Error::of)?;
         Ok(text + "\n")
     }
 }

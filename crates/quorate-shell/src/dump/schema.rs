@@ -222,11 +222,11 @@ fn unquoted(value: &str) -> String {
 }
 
 fn all<T: quorate::sql::FromRowOwned>(rows: &Rows) -> Result<Vec<T>> {
-    rows.all().map_err(|error| Error::new(error.to_string()))
+    rows.all().map_err(Error::of)
 }
 
 fn one<T: quorate::sql::FromRowOwned>(rows: &Rows) -> Result<T> {
-    rows.one().map_err(|error| Error::new(error.to_string()))
+    rows.one().map_err(Error::of)
 }
 
 #[cfg(test)]

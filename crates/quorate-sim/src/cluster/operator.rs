@@ -81,7 +81,7 @@ impl Cluster {
     async fn reject(&self, index: u64) -> Result<(), AdminError> {
         // Only the leader is asked: a node that has just joined may not know yet who leads.
         let leader =
-            self.leader().map(|name| self.addr(name)).ok_or(AdminError::Unavailable("no node leads".to_owned()))?;
+            self.leader().map(|name| self.addr(name)).ok_or(AdminError::Unavailable("no node leads".into()))?;
         let client = self.operator_at([leader]).await?;
         let rejected = client.admin().reject_entry(index).await;
         client.close().await;
@@ -107,6 +107,6 @@ impl Cluster {
     async fn operator_at(&self, addrs: impl IntoIterator<Item = String>) -> Result<Client, AdminError> {
         let config = ClientConfig::new(addrs, Self::secret()).with_deadline(OPERATOR_LIMIT);
         let connected = Client::connect_in(self.world.node("operator"), config).await;
-        connected.map_err(|error| AdminError::Unavailable(error.to_string()))
+        connected.map_err(|error| AdminError::Unavailable(error.into()))
     }
 }

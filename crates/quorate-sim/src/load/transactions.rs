@@ -78,7 +78,7 @@ impl Writer {
         }
         if self.rng.below(8) == 0 {
             tx.rollback();
-            return Err(Error::TransactionAborted(ROLLED_BACK.to_owned()));
+            return Err(Error::TransactionAborted(ROLLED_BACK.into()));
         }
         let position = tx.commit().await?.position;
         self.ledger.happened(INTERACTIVE);

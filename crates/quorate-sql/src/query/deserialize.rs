@@ -39,7 +39,7 @@ impl<'a> RowRef<'a> {
     /// Returns the row as `T`.
     pub fn deserialize<T: Deserialize<'a>>(self) -> Result<T, RowError> {
         T::deserialize(Row(self)).map_err(|Failed { column, error }| match column {
-            Some(column) => RowError::Conversion { column, error },
+            Some(column) => RowError::Conversion { column, error: error.into() },
             None => RowError::Shape { error, columns: self.columns().join(", ") },
         })
     }

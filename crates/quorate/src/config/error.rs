@@ -2,17 +2,19 @@
 
 use std::path::{Path, PathBuf};
 
+use quorate_env::Cause;
+
 /// What is wrong with a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
     /// The file can't be read.
-    #[error("{}: {reason}", path.display())]
+    #[error("{}: {source}", path.display())]
     File {
         /// The file.
         path: PathBuf,
         /// The error of the system.
-        reason: String,
+        source: Cause,
     },
     /// The text is not TOML.
     #[error("line {line}: {message}")]
@@ -21,6 +23,8 @@ pub enum ConfigError {
         line: usize,
         /// What is wrong.
         message: String,
+        /// The error of the parser, without the text, which may contain the secret.
+        source: Cause,
     },
     /// Something is wrong in a file, or with the file as a whole.
     #[error("{}: {}", place(path, *line), within(error))]
@@ -30,6 +34,7 @@ pub enum ConfigError {
         /// The line, from 1; `None` if the error is not in one line.
         line: Option<usize>,
         /// The error.
+        #[source]
         error: Box<Self>,
     },
     /// A key is not known.
@@ -63,10 +68,10 @@ pub enum ConfigError {
     Missing(&'static str),
     /// The secret can't be read or is not valid.
     #[error("the secret: {0}")]
-    Secret(String),
+    Secret(#[source] Cause),
     /// The settings are invalid or contradict each other.
-    #[error("{0}")]
-    Invalid(String),
+    #[error(transparent)]
+    Invalid(Cause),
 }
 
 /// Formats a place in a file as editors and compilers do.

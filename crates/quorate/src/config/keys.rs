@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use quorate_env::Cause;
+
 use super::schema::{Key, Schema, Shown, Wrong};
 use super::value::{Given, addresses, size, time};
 use super::{Config, ConfigError, Durability, SecretSource, SqlOptions, Timing};
@@ -50,7 +52,7 @@ fn node() -> Vec<Key<Config>> {
             "Use the machine's host name, up to its first dot, as the node's name: for the pods of a StatefulSet.",
             |config: &mut Config, given| {
                 if given.flag()? {
-                    config.name = quorate_env::host_name().map_err(|error| Wrong::Invalid(error.to_string()))?;
+                    config.name = quorate_env::host_name().map_err(|error| Wrong::Failed(Cause::from(error)))?;
                 }
                 Ok(())
             },

@@ -6,6 +6,7 @@
 
 use std::path::PathBuf;
 
+use quorate_env::Cause;
 use toml::Value;
 
 use super::value::Given;
@@ -43,8 +44,10 @@ type Getter<C> = Box<dyn Fn(&C) -> Shown>;
 pub enum Wrong {
     /// It has the wrong kind; the text names the expected one.
     Kind(&'static str),
-    /// It has the right kind, but is not valid.
+    /// It has the right kind, but is not valid; the text follows the key's name.
     Invalid(String),
+    /// It has the right kind, but an error follows from it.
+    Failed(Cause),
 }
 
 /// The printed form of a setting.

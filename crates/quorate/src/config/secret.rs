@@ -4,8 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use quorate_env::Env;
 use quorate_env::disk::{OpenMode, read_file};
+use quorate_env::{Cause, Env};
 use quorate_wire::Secret;
 
 use super::ConfigError;
@@ -39,12 +39,12 @@ impl SecretSource {
     pub(crate) fn resolve(&self, env: &Env, data_dir: &Path) -> Result<Secret, ConfigError> {
         let text = match self {
             Self::Kept => kept(env, &data_dir.join(KEPT_FILE))?,
-            Self::File(path) => read(env, path).map_err(|error| failed(path, &error))?,
+            Self::File(path) => read(env, path).map_err(|error| failed(path, error))?,
             Self::Variable(name) => std::env::var(name)
-                .map_err(|_| ConfigError::Secret(format!("the environment has no text in {name}")))?,
+                .map_err(|_| ConfigError::Secret(format!("the environment has no text in {name}").into()))?,
             Self::Inline(text) => text.clone(),
         };
-        Secret::new(text.trim_end()).map_err(|error| ConfigError::Secret(error.to_string()))
+        Secret::new(text.trim_end()).map_err(|error| ConfigError::Secret(Cause::from(error)))
     }
 }
 
@@ -65,7 +65,7 @@ fn kept(env: &Env, path: &Path) -> Result<String, ConfigError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => draw(env, path),
         result => result,
     }
-    .map_err(|error| failed(path, &error))
+    .map_err(|error| failed(path, error))
 }
 
 fn draw(env: &Env, path: &Path) -> io::Result<String> {
@@ -89,6 +89,6 @@ fn read(env: &Env, path: &Path) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not text"))
 }
 
-fn failed(path: &Path, error: &io::Error) -> ConfigError {
-    ConfigError::Secret(format!("{}: {error}", path.display()))
+fn failed(path: &Path, error: io::Error) -> ConfigError {
+    ConfigError::Secret(Cause::context(format!("{}: {error}", path.display()), error))
 }

@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use quorate_env::Env;
 use quorate_env::disk::read_file;
+use quorate_env::{Cause, Env};
 use toml::de::DeTable;
 use toml::{Table, Value};
 
@@ -42,10 +42,11 @@ impl Sources {
     ///
     /// Returns [`ConfigError::Syntax`] if the text is not TOML.
     pub fn text(mut self, text: &str) -> Result<Self, ConfigError> {
-        self.table = text.parse::<Table>().map_err(|error| {
-            // The error's own text would quote the line, which may hold the secret.
+        self.table = text.parse::<Table>().map_err(|mut error| {
             let line = line_at(text, error.span().map_or(0, |span| span.start));
-            ConfigError::Syntax { line, message: error.message().to_owned() }
+            // With its input, the error would quote the line, which may hold the secret.
+            error.set_input(None);
+            ConfigError::Syntax { line, message: error.message().to_owned(), source: Cause::from(error) }
         })?;
         Ok(self)
     }
@@ -57,9 +58,10 @@ impl Sources {
     /// Returns [`ConfigError::File`] or [`ConfigError::Syntax`].
     pub fn file(mut self, path: impl AsRef<Path>) -> Result<Self, ConfigError> {
         let path = path.as_ref();
-        let failed = |reason: String| ConfigError::File { path: path.to_owned(), reason };
-        let bytes = read_file(Env::real().disk().as_ref(), path, CONFIG_FILE_MAX).map_err(|e| failed(e.to_string()))?;
-        let text = String::from_utf8(bytes).map_err(|_| failed("it is not text".to_owned()))?;
+        let failed = |source: Cause| ConfigError::File { path: path.to_owned(), source };
+        let bytes = read_file(Env::real().disk().as_ref(), path, CONFIG_FILE_MAX);
+        let bytes = bytes.map_err(|error| failed(Cause::from(error)))?;
+        let text = String::from_utf8(bytes).map_err(|_| failed("it is not text".into()))?;
         path.parent().unwrap_or(Path::new("")).clone_into(&mut self.base);
         self.file = Some((path.to_owned(), lines(&text)));
         self.text(&text).map_err(|error| {
@@ -191,14 +193,15 @@ fn is_service_link(name: &str) -> bool {
 fn alone<C>(key: &Key<C>, given: &BTreeSet<&'static str>) -> Result<(), ConfigError> {
     match key.instead_of.iter().find(|other| given.contains(**other)) {
         None => Ok(()),
-        Some(other) => Err(ConfigError::Invalid(format!("set one of '{other}' and '{}'", key.path))),
+        Some(other) => Err(ConfigError::Invalid(format!("set one of '{other}' and '{}'", key.path).into())),
     }
 }
 
 fn set<C>(key: &Key<C>, config: &mut C, name: &str, given: Given<'_>) -> Result<(), ConfigError> {
     (key.set)(config, given).map_err(|wrong| match wrong {
         Wrong::Kind(expected) => ConfigError::Value { key: name.to_owned(), expected, found: given.kind() },
-        Wrong::Invalid(text) => ConfigError::Invalid(format!("'{name}' {text}")),
+        Wrong::Invalid(text) => ConfigError::Invalid(format!("'{name}' {text}").into()),
+        Wrong::Failed(error) => ConfigError::Invalid(Cause::context(format!("'{name}' {error}"), error)),
     })
 }
 

@@ -216,7 +216,7 @@ fn the_host_name_can_be_the_node_name() {
     let config = Config::from_toml("data_dir = \"x\"\nname_from_hostname = true").unwrap();
     assert_eq!(config.name, quorate_env::host_name().unwrap());
     let both = Config::from_toml("data_dir = \"x\"\nname = \"a\"\nname_from_hostname = true").unwrap_err();
-    assert_eq!(both, ConfigError::Invalid("set one of 'name' and 'name_from_hostname'".to_owned()));
+    assert_eq!(both, ConfigError::Invalid("set one of 'name' and 'name_from_hostname'".into()));
 }
 
 #[test]

@@ -56,8 +56,7 @@ pub(super) async fn keep(
     limit: Duration,
 ) -> Result<BackupInfo, BackupError> {
     let env = &gateway.env;
-    let _permit =
-        gateway.backups.try_acquire().map_err(|_| Error::Overloaded("another backup is running".to_owned()))?;
+    let _permit = gateway.backups.try_acquire().map_err(|_| Error::Overloaded("another backup is running".into()))?;
     let mut sink = Sink::create(env, path, options, gateway.status().database_bytes).await?;
     reach(gateway, options.level, Instant::now() + limit).await?;
     let mut image = gateway.consensus.image().await.map_err(ImageError::from)?;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use quorate_consensus::{Consensus, ProposeError, ReadPositionError};
 use quorate_env::mutant::Mutant;
-use quorate_env::{Env, Instant, timeout_at};
+use quorate_env::{Cause, Env, Instant, timeout_at};
 use quorate_model::{
     ALONE, Command, Failure, FailureKind, GroupId, Outcome, Position, Read, SqlCommand, StateMachine, StoreFault,
 };
@@ -169,7 +169,7 @@ impl Gateway {
     /// Waits for a permit. A state that was young enough may be too old when it is granted.
     async fn wait_for_permit(&self, level: Level, deadline: Instant) -> Result<OwnedSemaphorePermit, Error> {
         let permit = timeout_at(deadline, Arc::clone(&self.snapshots).acquire_owned()).await;
-        let full = |_| Error::Overloaded(SNAPSHOTS_OPEN.to_owned());
+        let full = |_| Error::Overloaded(SNAPSHOTS_OPEN.into());
         // The semaphore is never closed.
         let permit = permit.map_err(full)?.map_err(|_| Error::Closed)?;
         if let Level::Bounded(_) = level {
@@ -185,7 +185,7 @@ impl Gateway {
 
     /// Fails if this node was removed from its cluster: its data are outdated.
     pub(super) fn serves(&self) -> Result<(), Error> {
-        self.consensus.removed().map_or(Ok(()), |why| Err(Error::Removed(why.to_owned())))
+        self.consensus.removed().map_or(Ok(()), |why| Err(Error::Removed(why.into())))
     }
 
     /// Fails until this node has applied its own admission: before that its database may be empty, or that of a former
@@ -194,7 +194,7 @@ impl Gateway {
         if self.consensus.has_joined() || Mutant::LearnerServes.is_on() {
             return Ok(());
         }
-        Err(Error::Unavailable(NOT_JOINED.to_owned()))
+        Err(Error::Unavailable(NOT_JOINED.into()))
     }
 
     /// Waits until this node has applied what a level requires.
@@ -203,9 +203,9 @@ impl Gateway {
         if self.fault.has_changed().unwrap_or(true)
             && let Some(fault @ (StoreFault::Diverged(_) | StoreFault::Damaged(_))) = self.store.fault()
         {
-            return Err(Error::Unavailable(fault.to_string()));
+            return Err(Error::Unavailable(fault.into()));
         }
-        let in_time = |_| Error::TimedOut(NO_MAJORITY.to_owned());
+        let in_time = |_| Error::TimedOut(NO_MAJORITY.into());
         let position = match level {
             Level::Local => return self.has_state(),
             Level::AtLeast(position) => self.comparable(position)?,
@@ -215,7 +215,7 @@ impl Gateway {
             }
         };
         let reached = self.store.wait_applied(position.index, deadline).await;
-        reached.map_err(|timeout| Error::TimedOut(timeout.to_string()))
+        reached.map_err(|timeout| Error::TimedOut(timeout.into()))
     }
 
     /// Returns the result of the verification at a position; waits for it until `deadline`.
@@ -305,14 +305,13 @@ pub(crate) fn served_until(limit: Duration) -> Instant {
 
 impl From<ProposeError> for Attempt {
     fn from(error: ProposeError) -> Self {
-        let text = error.to_string();
         match error {
-            ProposeError::Overloaded => Self::NotDone(NotDone::Overloaded(WRITES_WAIT.to_owned())),
+            ProposeError::Overloaded => Self::NotDone(NotDone::Overloaded(WRITES_WAIT.into())),
             ProposeError::NotLeader { .. } | ProposeError::Unreachable(_) | ProposeError::Stopped(_) => {
-                Self::NotDone(NotDone::NoLeader(text))
+                Self::NotDone(NotDone::NoLeader(error.into()))
             }
             // Error kinds that later versions add leave the outcome in doubt too.
-            _ => Self::InDoubt(text),
+            _ => Self::InDoubt(error.into()),
         }
     }
 }
@@ -321,10 +320,11 @@ impl From<ReadPositionError> for Error {
     fn from(error: ReadPositionError) -> Self {
         match error {
             ReadPositionError::Stopped => Self::Closed,
-            ReadPositionError::Unavailable(why) => Self::Unavailable(format!(
-                "no leader with a majority answered: {why} (reads at the level Local need none)"
-            )),
-            _ => Self::Unavailable(error.to_string()),
+            ReadPositionError::Unavailable(ref why) => {
+                let text = format!("no leader with a majority answered: {why} (reads at the level Local need none)");
+                Self::Unavailable(Cause::context(text, error))
+            }
+            _ => Self::Unavailable(error.into()),
         }
     }
 }

@@ -84,8 +84,10 @@ async fn forward(
             let changed: Changed = protocol::decode(reply).map_err(|failure| NoChange::Unconfirmed(failure.text))?;
             changed.result()
         }
-        Err(Attempt::NotDone(NotDone::NoLeader(why) | NotDone::Overloaded(why))) => Err(NoChange::NoLeader(why)),
-        Err(Attempt::InDoubt(why)) => Err(NoChange::Unconfirmed(why)),
+        Err(Attempt::NotDone(NotDone::NoLeader(why) | NotDone::Overloaded(why))) => {
+            Err(NoChange::NoLeader(why.to_string()))
+        }
+        Err(Attempt::InDoubt(why)) => Err(NoChange::Unconfirmed(why.to_string())),
         Err(Attempt::Refused(error)) => Err(NoChange::Refused(error.to_string())),
     }
 }

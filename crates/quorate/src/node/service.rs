@@ -188,5 +188,5 @@ fn too_large(bytes: usize) -> Bytes {
     let text = format!(
         "{bytes} bytes as a reply, the limit is {REPLY_BYTES_MAX}; ask for fewer rows, or stream them from a snapshot"
     );
-    protocol::encode(&Answer::from(Err(Error::TooLarge(text))))
+    protocol::encode(&Answer::from(Err(Error::TooLarge(text.into()))))
 }

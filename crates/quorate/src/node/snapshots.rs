@@ -37,7 +37,7 @@ pub(super) async fn serve(
     let opening = timeout_at(deadline, gateway.snapshot(open.level()?, deadline));
     let opened = match select(pin!(opening), pin!(sender.stopped())).await {
         Either::Left((opened, _)) => opened.unwrap_or_else(|_| {
-            Err(Error::TimedOut("the node was not ready in time; wait longer (with_deadline)".to_owned()))
+            Err(Error::TimedOut("the node was not ready in time; wait longer (with_deadline)".into()))
         }),
         // The client is gone.
         Either::Right(_) => return Ok(()),

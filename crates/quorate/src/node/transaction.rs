@@ -57,10 +57,9 @@ impl Gateway {
             Err(NotBegun::Failed(error)) => Err(error),
             Err(NotBegun::Elsewhere(leader, member)) => {
                 let stream = self.consensus.open_stream(leader, Purpose::Client, method::INTERACTIVE).await;
-                let away = || Error::Unavailable(format!("{} at {} can't be reached", member.name, member.addr));
-                let stream =
-                    Stream::begin(stream.ok_or_else(away)?, member.addr.as_str().into(), lasting, deadline).await?;
-                Ok(Box::new(stream))
+                let away = || format!("{} at {} can't be reached", member.name, member.addr);
+                let stream = stream.ok_or_else(|| Error::Unavailable(away().into()))?;
+                Ok(Box::new(Stream::begin(stream, member.addr.as_str().into(), lasting, deadline).await?))
             }
         }
     }
@@ -73,7 +72,7 @@ impl Gateway {
     ) -> Result<Box<dyn TransactionHost>, Error> {
         self.try_begin(lasting, deadline).await.map_err(|not_begun| match not_begun {
             NotBegun::Failed(error) => error,
-            NotBegun::Elsewhere(_, member) => Error::Unavailable(format!("the leader is {}", member.name)),
+            NotBegun::Elsewhere(_, member) => Error::Unavailable(format!("the leader is {}", member.name).into()),
         })
     }
 
@@ -83,17 +82,17 @@ impl Gateway {
         deadline: Instant,
     ) -> Result<Box<dyn TransactionHost>, NotBegun> {
         self.serves()?;
-        let busy = |_| Error::Overloaded("the writes before it, or another transaction, took too long".to_owned());
+        let busy = |_| Error::Overloaded("the writes before it, or another transaction, took too long".into());
         let hold = match timeout_at(deadline, self.consensus.hold(lasting)).await.map_err(busy)? {
             Ok(hold) => hold,
             Err(ProposeError::NotLeader { leader: Some((leader, member)) }) => {
                 return Err(NotBegun::Elsewhere(leader, member));
             }
-            Err(ProposeError::Overloaded) => return Err(Error::Overloaded(WRITES_WAIT.to_owned()).into()),
-            Err(error) => return Err(Error::Unavailable(error.to_string()).into()),
+            Err(ProposeError::Overloaded) => return Err(Error::Overloaded(WRITES_WAIT.into()).into()),
+            Err(error) => return Err(Error::Unavailable(error.into()).into()),
         };
         let applied = self.store.wait_applied(hold.position().index, deadline).await;
-        applied.map_err(|timeout| Error::Unavailable(timeout.to_string()))?;
+        applied.map_err(|timeout| Error::Unavailable(timeout.into()))?;
         let store = self.store.clone();
         let dry_run = self.env.blocking(move || store.dry_run()).await.unwrap_or(Err(StoreFault::Closed));
         let dry_run = Arc::new(dry_run.map_err(store_error)?);
@@ -129,7 +128,7 @@ impl TransactionHost for Local {
             });
             ran.await.unwrap_or(Err(DryRunError::Over)).map_err(|error| match error {
                 DryRunError::Failed(failure) => failure.into(),
-                DryRunError::Over => Error::TransactionAborted(error.to_string()),
+                DryRunError::Over => Error::TransactionAborted(error.into()),
                 DryRunError::Fault(fault) => store_error(fault),
             })
         }
@@ -209,9 +208,9 @@ fn store_error(fault: StoreFault) -> Error {
     match fault {
         StoreFault::Closed => Error::Closed,
         // Another node will take over leadership.
-        StoreFault::Diverged(_) => Error::Unavailable(fault.to_string()),
+        StoreFault::Diverged(_) => Error::Unavailable(fault.into()),
         // Other users of the process occupy the memory.
-        StoreFault::Memory(why) | StoreFault::TooMuch(why) => Error::Overloaded(why),
+        StoreFault::Memory(why) | StoreFault::TooMuch(why) => Error::Overloaded(why.into()),
         fault => Error::Store(fault),
     }
 }

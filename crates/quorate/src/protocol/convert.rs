@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
+use quorate_env::Cause;
 use quorate_model::{Epoch, GroupId, Outcome, Position, Read, Stamp, StoreFault, codec};
 use quorate_sql::query::Rows;
 use quorate_sql::store::Verification;
@@ -54,9 +55,9 @@ impl Executed {
             Ok((position, outcome)) => {
                 ExecutedKind::Written(Written { position: position.into(), outcome: codec::encode_outcome(&outcome) })
             }
-            Err(Attempt::NotDone(NotDone::Overloaded(text))) => ExecutedKind::Overloaded(text),
-            Err(Attempt::NotDone(NotDone::NoLeader(text))) => ExecutedKind::NoLeader(text),
-            Err(Attempt::InDoubt(text)) => ExecutedKind::InDoubt(text),
+            Err(Attempt::NotDone(NotDone::Overloaded(why))) => ExecutedKind::Overloaded(why.to_string()),
+            Err(Attempt::NotDone(NotDone::NoLeader(why))) => ExecutedKind::NoLeader(why.to_string()),
+            Err(Attempt::InDoubt(why)) => ExecutedKind::InDoubt(why.to_string()),
             Err(Attempt::Refused(error)) => ExecutedKind::Refused((&error).into()),
         };
         Self { kind: Some(kind), leader: leader.unwrap_or_default() }
@@ -67,13 +68,15 @@ impl Executed {
         match self.kind {
             Some(ExecutedKind::Written(written)) => match codec::decode_outcome(&written.outcome) {
                 Ok(outcome) => Ok((written.position.into(), outcome)),
-                Err(error) => Err(Attempt::InDoubt(format!("the outcome can't be read: {error}"))),
+                Err(error) => {
+                    Err(Attempt::InDoubt(Cause::context(format!("the outcome can't be read: {error}"), error)))
+                }
             },
-            Some(ExecutedKind::Overloaded(text)) => Err(Attempt::NotDone(NotDone::Overloaded(text))),
-            Some(ExecutedKind::NoLeader(text)) => Err(Attempt::NotDone(NotDone::NoLeader(text))),
-            Some(ExecutedKind::InDoubt(text)) => Err(Attempt::InDoubt(text)),
+            Some(ExecutedKind::Overloaded(text)) => Err(Attempt::NotDone(NotDone::Overloaded(text.into()))),
+            Some(ExecutedKind::NoLeader(text)) => Err(Attempt::NotDone(NotDone::NoLeader(text.into()))),
+            Some(ExecutedKind::InDoubt(text)) => Err(Attempt::InDoubt(text.into())),
             Some(ExecutedKind::Refused(refusal)) => Err(Attempt::Refused(refusal.into())),
-            None => Err(Attempt::InDoubt(NEWER.to_owned())),
+            None => Err(Attempt::InDoubt(NEWER.into())),
         }
     }
 }
@@ -168,7 +171,7 @@ impl TryFrom<WireRows> for Rows {
     type Error = Error;
 
     fn try_from(rows: WireRows) -> Result<Self, Error> {
-        let unreadable = |error| Error::Unavailable(format!("the rows can't be read: {error}"));
+        let unreadable = |error| Error::Unavailable(Cause::context(format!("the rows can't be read: {error}"), error));
         let values = codec::decode_row(&rows.values).map_err(unreadable)?;
         Ok(Self::new(rows.columns.into(), values))
     }
@@ -195,7 +198,7 @@ impl From<Answer> for Result<ReadAnswer, Error> {
 }
 
 pub(super) fn newer() -> Error {
-    Error::Forbidden(NEWER.to_owned())
+    Error::Forbidden(NEWER.into())
 }
 
 impl OpenSnapshot {
@@ -287,13 +290,13 @@ impl From<&Error> for Refusal {
                 let failure = codec::encode_outcome(&Err(failure.clone()));
                 return Self { kind: refusal::FAILED, text: String::new(), failure };
             }
-            Error::Overloaded(text) => (refusal::OVERLOADED, text.clone()),
-            Error::Unavailable(text) => (refusal::UNAVAILABLE, text.clone()),
-            Error::TimedOut(text) => (refusal::TIMED_OUT, text.clone()),
-            Error::TooLarge(text) => (refusal::TOO_LARGE, text.clone()),
+            Error::Overloaded(why) => (refusal::OVERLOADED, why.to_string()),
+            Error::Unavailable(why) => (refusal::UNAVAILABLE, why.to_string()),
+            Error::TimedOut(why) => (refusal::TIMED_OUT, why.to_string()),
+            Error::TooLarge(why) => (refusal::TOO_LARGE, why.to_string()),
             Error::SnapshotEnded => (refusal::SNAPSHOT_ENDED, String::new()),
-            Error::Forbidden(text) => (refusal::FORBIDDEN, text.clone()),
-            Error::TransactionAborted(text) => (refusal::TRANSACTION_ABORTED, text.clone()),
+            Error::Forbidden(why) => (refusal::FORBIDDEN, why.to_string()),
+            Error::TransactionAborted(why) => (refusal::TRANSACTION_ABORTED, why.to_string()),
             // Only the reason is sent: the other end adds the rest of the error's text again.
             Error::Store(StoreFault::Io(text)) => (refusal::STORE, text.clone()),
             Error::Store(fault) => (refusal::STORE, fault.to_string()),
@@ -311,17 +314,17 @@ impl From<Refusal> for Error {
         match refusal.kind {
             refusal::FAILED => match codec::decode_outcome(&refusal.failure) {
                 Ok(Err(failure)) => Self::Failed(failure),
-                Ok(Ok(_)) | Err(_) => Self::Forbidden(NEWER.to_owned()),
+                Ok(Ok(_)) | Err(_) => Self::Forbidden(NEWER.into()),
             },
-            refusal::OVERLOADED => Self::Overloaded(text),
-            refusal::TIMED_OUT => Self::TimedOut(text),
-            refusal::TOO_LARGE => Self::TooLarge(text),
+            refusal::OVERLOADED => Self::Overloaded(text.into()),
+            refusal::TIMED_OUT => Self::TimedOut(text.into()),
+            refusal::TOO_LARGE => Self::TooLarge(text.into()),
             refusal::SNAPSHOT_ENDED => Self::SnapshotEnded,
-            refusal::FORBIDDEN => Self::Forbidden(text),
-            refusal::TRANSACTION_ABORTED => Self::TransactionAborted(text),
+            refusal::FORBIDDEN => Self::Forbidden(text.into()),
+            refusal::TRANSACTION_ABORTED => Self::TransactionAborted(text.into()),
             // The text of the node's own error is all that remains of its kind.
             refusal::STORE => Self::Store(StoreFault::Io(text)),
-            _ => Self::Unavailable(text),
+            _ => Self::Unavailable(text.into()),
         }
     }
 }

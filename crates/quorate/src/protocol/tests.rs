@@ -30,13 +30,13 @@ fn errors() -> Vec<Error> {
     let text = || "text".to_owned();
     vec![
         Error::Failed(Failure { sqlite_code: 1555, ..Failure::new(Kind::Constraint, "twice").at(3) }),
-        Error::Overloaded(text()),
-        Error::Unavailable(text()),
-        Error::TimedOut(text()),
-        Error::TooLarge(text()),
+        Error::Overloaded(text().into()),
+        Error::Unavailable(text().into()),
+        Error::TimedOut(text().into()),
+        Error::TooLarge(text().into()),
         Error::SnapshotEnded,
-        Error::Forbidden(text()),
-        Error::TransactionAborted(text()),
+        Error::Forbidden(text().into()),
+        Error::TransactionAborted(text().into()),
     ]
 }
 
@@ -52,8 +52,8 @@ fn errors_without_a_wire_kind_keep_their_text() {
     let received = |error: Error| Error::from(Refusal::from(&error)).to_string();
     let unreadable = Error::Store(StoreFault::Io("a disk".to_owned()));
     assert_eq!(received(unreadable.clone()), unreadable.to_string());
-    let unavailable = |why: &str| Error::Unavailable(why.to_owned()).to_string();
-    assert_eq!(received(Error::Removed("the node was removed".to_owned())), unavailable("the node was removed"));
+    let unavailable = |why: &str| Error::Unavailable(why.into()).to_string();
+    assert_eq!(received(Error::Removed("the node was removed".into())), unavailable("the node was removed"));
     let newer = "refused: a newer version answered what this one can't read; install the version that the nodes run";
     let answers = [
         Result::<ReadAnswer, Error>::from(Answer { kind: None }).unwrap_err(),
@@ -69,9 +69,9 @@ fn answers_to_proposals_survive_the_wire() {
     let mut results = vec![
         Ok((POSITION, Ok(Reply::default()))),
         Ok((POSITION, Err(Failure::new(Kind::Sql, "no such table")))),
-        Err(Attempt::NotDone(NotDone::Overloaded(text()))),
-        Err(Attempt::NotDone(NotDone::NoLeader(text()))),
-        Err(Attempt::InDoubt(text())),
+        Err(Attempt::NotDone(NotDone::Overloaded(text().into()))),
+        Err(Attempt::NotDone(NotDone::NoLeader(text().into()))),
+        Err(Attempt::InDoubt(text().into())),
     ];
     results.extend(errors().into_iter().map(|error| Err(Attempt::Refused(error))));
     for result in results {
@@ -116,7 +116,7 @@ fn items_of_snapshots_survive_the_wire() {
         let received: OpenSnapshot = decode(encode(&OpenSnapshot::new(level, 5))).unwrap();
         assert_eq!((received.millis, received.level().unwrap()), (5, level));
     }
-    for result in [Ok(POSITION), Err(Error::Overloaded("text".to_owned()))] {
+    for result in [Ok(POSITION), Err(Error::Overloaded("text".into()))] {
         let received: SnapshotItem = decode(encode(&SnapshotItem::from(result.clone()))).unwrap();
         assert_eq!(received.opened(), result);
     }
@@ -225,16 +225,16 @@ fn samples() -> Vec<(&'static str, Bytes)> {
     vec![
         ("execute", encode(&Execute { proposal: Bytes::from_static(b"proposal") })),
         ("executed-written", executed(Ok((POSITION, Ok(Reply::default()))), None)),
-        ("executed-overloaded", executed(Err(Attempt::NotDone(NotDone::Overloaded(text()))), None)),
-        ("executed-no-leader", executed(Err(Attempt::NotDone(NotDone::NoLeader(text()))), Some("h:1"))),
-        ("executed-in-doubt", executed(Err(Attempt::InDoubt(text())), None)),
+        ("executed-overloaded", executed(Err(Attempt::NotDone(NotDone::Overloaded(text().into()))), None)),
+        ("executed-no-leader", executed(Err(Attempt::NotDone(NotDone::NoLeader(text().into()))), Some("h:1"))),
+        ("executed-in-doubt", executed(Err(Attempt::InDoubt(text().into())), None)),
         ("executed-refused", executed(Err(Attempt::Refused(failed.clone())), None)),
         ("query-local", query(Level::Local)),
         ("query-at-least", query(Level::AtLeast(POSITION))),
         ("query-linearizable", query(Level::Linearizable)),
         ("answer-rows", encode(&Answer::from(Ok(ReadAnswer::Sql(rows.clone()))))),
         ("answer-refused", encode(&Answer::from(Err(failed.clone())))),
-        ("answer-timed-out", encode(&Answer::from(Err(Error::TimedOut(text()))))),
+        ("answer-timed-out", encode(&Answer::from(Err(Error::TimedOut(text().into()))))),
         ("backup", encode(&Backup::new(Level::AtLeast(POSITION), 30_000))),
         ("outcomes", encode(&Outcomes { index: 77, millis: 1_000 })),
         ("outcomes-told", encode(&OutcomesTold { hash: Some(0x0123_4567_89ab_cdef) })),

@@ -126,7 +126,7 @@ impl Told {
     pub(crate) fn result(self) -> Result<(Position, Outcome), Attempt> {
         match self.kind {
             Some(ToldKind::Committed(executed)) => executed.result(),
-            _ => Err(Attempt::InDoubt(newer().to_string())),
+            _ => Err(Attempt::InDoubt(newer().into())),
         }
     }
 }

@@ -80,7 +80,7 @@ async fn fetch(
     let deadline = Instant::now() + limit;
     let expected = nodes.status(limit).await?.database_bytes;
     let sink = Sink::create(env, file, options, expected).await?;
-    let reached = nodes.reach().await.map_err(|error| unreachable(&error))?;
+    let reached = nodes.reach().await.map_err(unreachable)?;
     let (mut sender, mut pieces) = reached.client.open_stream(method::BACKUP).map_err(|error| refused(error, ""))?;
     let left = deadline.saturating_duration_since(Instant::now()).min(REACH_MAX);
     let ask = protocol::Backup::new(options.level, u64::try_from(left.as_millis()).unwrap_or(u64::MAX));

@@ -67,32 +67,34 @@ impl Network {
     }
 
     async fn propose_once(&self, proposal: Bytes, deadline: Instant) -> Result<(Position, Outcome), Attempt> {
-        let reached = self.nodes.reach().await.map_err(|error| match unreachable(&error) {
+        let reached = self.nodes.reach().await.map_err(|error| match unreachable(error) {
             Error::Unavailable(text) => Attempt::NotDone(NotDone::NoLeader(text)),
             refused => Attempt::Refused(refused),
         })?;
         let body = protocol::encode(&Execute { proposal });
         let reply = self.call(&reached, method::EXECUTE, body, deadline).await;
         let reply = reply.map_err(|error| Attempt::of_call(error, &reached.addr))?;
-        let executed: Executed = protocol::decode(reply).map_err(|error| Attempt::InDoubt(error.to_string()))?;
+        let executed: Executed = protocol::decode(reply).map_err(|error| Attempt::InDoubt(error.into()))?;
         self.nodes.redirect(&executed.leader);
         executed.result()
     }
 
     async fn read_once(&self, request: ReadRequest, deadline: Instant) -> Result<ReadAnswer, Error> {
         request.read.check_limits()?;
-        let reached = self.nodes.reach().await.map_err(|error| unreachable(&error))?;
+        let reached = self.nodes.reach().await.map_err(unreachable)?;
         let left = deadline.saturating_duration_since(Instant::now());
         let query = Query::new(request, u64::try_from(left.as_millis()).unwrap_or(u64::MAX));
         let reply = self.call(&reached, method::QUERY, protocol::encode(&query), deadline).await;
         let reply = reply.map_err(|error| match Attempt::of_call(error, &reached.addr) {
             Attempt::Refused(error) => error,
             Attempt::NotDone(why) => why.into(),
-            Attempt::InDoubt(_) if Instant::now() + ROUNDING >= deadline => Error::TimedOut(no_answer(&reached.addr)),
+            Attempt::InDoubt(_) if Instant::now() + ROUNDING >= deadline => {
+                Error::TimedOut(no_answer(&reached.addr).into())
+            }
             // A read may be repeated.
             Attempt::InDoubt(text) => Error::Unavailable(text),
         })?;
-        let answer: Answer = protocol::decode(reply).map_err(|error| Error::Forbidden(error.to_string()))?;
+        let answer: Answer = protocol::decode(reply).map_err(|error| Error::Forbidden(error.into()))?;
         answer.into()
     }
 }

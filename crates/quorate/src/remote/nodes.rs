@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use quorate_env::{Env, Instant, lock, sleep, timeout};
+use quorate_env::{Cause, Env, Instant, lock, sleep, timeout};
 use quorate_wire::{Client, ConnectError, Dialer, DialerConfig, Identity, Purpose, Role, Secret};
 
 use super::ClientConfig;
@@ -112,7 +112,7 @@ impl Nodes {
             };
             drop(searching);
             if !error.is_retryable() || Instant::now() + PAUSE >= deadline {
-                return Err(unreachable(&error));
+                return Err(unreachable(error));
             }
             sleep(PAUSE).await;
         }
@@ -192,16 +192,16 @@ impl Nodes {
                 }
             }
         }
-        let nobody = || ConnectError::Unreachable { addr: String::new(), reason: "no node is known".to_owned() };
+        let nobody = || ConnectError::Unreachable { addr: String::new(), source: "no node is known".into() };
         Err(best_error.unwrap_or_else(nobody))
     }
 
     async fn ask(&self, addr: Arc<str>) -> Result<(Reached, Status), ConnectError> {
         let reached = self.connect(addr).await?;
-        let unreachable = |reason| ConnectError::Unreachable { addr: reached.addr.to_string(), reason };
+        let unreachable = |source: Cause| ConnectError::Unreachable { addr: reached.addr.to_string(), source };
         let reply = reached.client.call(method::STATUS, Bytes::new(), Instant::now() + STATUS_MAX).await;
-        let reply = reply.map_err(|error| unreachable(error.to_string()))?;
-        let status: StatusReply = protocol::decode(reply).map_err(|error| unreachable(error.to_string()))?;
+        let reply = reply.map_err(|error| unreachable(error.into()))?;
+        let status: StatusReply = protocol::decode(reply).map_err(|error| unreachable(error.into()))?;
         Ok((reached, status.into()))
     }
 
@@ -278,8 +278,8 @@ impl Nodes {
 }
 
 /// Converts the error of a call for which no node can be reached.
-pub(crate) fn unreachable(error: &ConnectError) -> Error {
-    if error.is_retryable() { Error::Unavailable(error.to_string()) } else { Error::Forbidden(error.to_string()) }
+pub(crate) fn unreachable(error: ConnectError) -> Error {
+    if error.is_retryable() { Error::Unavailable(error.into()) } else { Error::Forbidden(error.into()) }
 }
 
 impl fmt::Debug for Nodes {

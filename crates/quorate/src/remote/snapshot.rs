@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use quorate_env::{Instant, timeout_at};
+use quorate_env::{Cause, Instant, timeout_at};
 use quorate_model::{Position, Statement};
 use quorate_sql::query::Rows;
 use quorate_wire::{CallError, StreamError, StreamReceiver, StreamSender};
@@ -35,7 +35,7 @@ pub(super) struct Stream {
 impl Stream {
     /// Makes one attempt to open a stream.
     pub(super) async fn open(nodes: &Nodes, level: Level, deadline: Instant) -> Result<Self, Error> {
-        let reached = nodes.reach().await.map_err(|error| unreachable(&error))?;
+        let reached = nodes.reach().await.map_err(unreachable)?;
         let broken = |error| failed(error, &reached.addr);
         let (sender, receiver) = reached.client.open_stream(method::SNAPSHOT).map_err(broken)?;
         let addr = Arc::clone(&reached.addr);
@@ -67,7 +67,7 @@ impl Stream {
                 self.open -= 1;
             }
         }
-        let nothing = || Error::Unavailable("the node sent no columns".to_owned());
+        let nothing = || Error::Unavailable("the node sent no columns".into());
         self.next(deadline).await?.ok_or_else(nothing)
     }
 
@@ -88,12 +88,13 @@ impl Stream {
     async fn receive(&mut self, deadline: Instant) -> Result<SnapshotItem, Error> {
         let received = timeout_at(deadline, self.receiver.recv()).await.map_err(|_| self.silent())?;
         let item = received.map_err(|error| failed(error, &self.addr))?;
-        let item = item.ok_or_else(|| Error::Unavailable(format!("{}: the node ended the snapshot", self.addr)))?;
-        protocol::decode(item).map_err(|error| Error::Forbidden(error.to_string()))
+        let item =
+            item.ok_or_else(|| Error::Unavailable(format!("{}: the node ended the snapshot", self.addr).into()))?;
+        protocol::decode(item).map_err(|error| Error::Forbidden(error.into()))
     }
 
     fn silent(&self) -> Error {
-        Error::TimedOut(no_answer(&self.addr))
+        Error::TimedOut(no_answer(&self.addr).into())
     }
 }
 
@@ -140,9 +141,9 @@ pub(super) fn failed(error: StreamError, addr: &str) -> Error {
             Attempt::NotDone(why) => why.into(),
             Attempt::InDoubt(text) => Error::Unavailable(text),
         },
-        StreamError::TooMany => Error::Overloaded(error.to_string()),
+        StreamError::TooMany => Error::Overloaded(error.into()),
         StreamError::Broken | StreamError::Stopped | StreamError::TooLarge { .. } => {
-            Error::Unavailable(format!("{addr}: {error}"))
+            Error::Unavailable(Cause::context(format!("{addr}: {error}"), error))
         }
     }
 }

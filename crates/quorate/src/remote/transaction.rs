@@ -32,7 +32,7 @@ pub(crate) struct Stream {
 impl Stream {
     /// Makes one attempt to open a stream and begin a transaction.
     pub(super) async fn open(nodes: &Nodes, lasting: Duration, deadline: Instant) -> Result<Self, Error> {
-        let reached = nodes.reach().await.map_err(|error| unreachable(&error))?;
+        let reached = nodes.reach().await.map_err(unreachable)?;
         let stream = reached.client.open_stream(method::INTERACTIVE);
         let stream = stream.map_err(|error| failed(error, &reached.addr))?;
         let begun = Self::begin(stream, Arc::clone(&reached.addr), lasting, deadline).await;
@@ -53,7 +53,7 @@ impl Stream {
         let mut stream = Self { sender, receiver, addr, position: Position::default() };
         let left = deadline.saturating_duration_since(Instant::now()).saturating_sub(ROUNDING);
         let reply = timeout_at(deadline, stream.ask(Ask::begin(millis(left), millis(lasting)))).await;
-        let silent = |_| Error::TimedOut(no_answer(&stream.addr));
+        let silent = |_| Error::TimedOut(no_answer(&stream.addr).into());
         stream.position = reply.map_err(silent)??.begun()?;
         Ok(stream)
     }
@@ -62,8 +62,9 @@ impl Stream {
         let broken = |error| failed(error, &self.addr);
         self.sender.send(protocol::encode(&ask)).await.map_err(broken)?;
         let item = self.receiver.recv().await.map_err(broken)?;
-        let item = item.ok_or_else(|| Error::Unavailable(format!("{}: the node ended the transaction", self.addr)))?;
-        protocol::decode(item).map_err(|error| Error::Forbidden(error.to_string()))
+        let item =
+            item.ok_or_else(|| Error::Unavailable(format!("{}: the node ended the transaction", self.addr).into()))?;
+        protocol::decode(item).map_err(|error| Error::Forbidden(error.into()))
     }
 }
 
@@ -83,7 +84,7 @@ impl TransactionHost for Stream {
     fn commit(mut self: Box<Self>, proposal: Bytes) -> BoxFuture<'static, Result<(Position, Outcome), Attempt>> {
         async move {
             let reply = timeout(HOLD_MAX, self.ask(Ask::commit(proposal))).await;
-            let silent = |_| Attempt::InDoubt(format!("{}: there was no answer in time", self.addr));
+            let silent = |_| Attempt::InDoubt(format!("{}: there was no answer in time", self.addr).into());
             reply.map_err(silent)?.map_err(|error| Attempt::InDoubt(error.reason()))?.result()
         }
         .boxed()

@@ -91,11 +91,11 @@ impl Transport for Arc<Cluster> {
         async move {
             sleep(Duration::from_millis(self.rng.below(50))).await;
             if self.happens(0.4) {
-                return Err(Attempt::NotDone(NotDone::NoLeader("an election".to_owned())));
+                return Err(Attempt::NotDone(NotDone::NoLeader("an election".into())));
             }
             if self.happens(0.1) {
                 self.state().late.push(proposal.clone());
-                return Err(Attempt::InDoubt("lost on the way, but not for ever".to_owned()));
+                return Err(Attempt::InDoubt("lost on the way, but not for ever".into()));
             }
             let late = if self.happens(0.1) { self.state().late.pop() } else { None };
             if let Some(late) = late {
@@ -106,7 +106,7 @@ impl Transport for Arc<Cluster> {
             }
             let applied = self.state().apply(&proposal);
             sleep(Duration::from_millis(self.rng.below(50))).await;
-            if self.happens(0.2) { Err(Attempt::InDoubt("the answer was lost".to_owned())) } else { Ok(applied) }
+            if self.happens(0.2) { Err(Attempt::InDoubt("the answer was lost".into())) } else { Ok(applied) }
         }
         .boxed()
     }
@@ -204,7 +204,7 @@ impl Transport for Hopeless {
     }
 
     fn read(&self, _: &ReadRequest, _: Instant) -> BoxFuture<'_, Result<ReadAnswer, Error>> {
-        async { Err(Error::Unavailable("nobody".to_owned())) }.boxed()
+        async { Err(Error::Unavailable("nobody".into())) }.boxed()
     }
 
     fn snapshot(&self, _: Level, _: Instant) -> BoxFuture<'_, Result<Box<dyn snapshot::State>, Error>> {
@@ -220,9 +220,9 @@ impl Transport for Hopeless {
 fn deadlines_hold_and_say_why() {
     let limit = Duration::from_secs(3);
     let cases = [
-        (Attempt::NotDone(NotDone::NoLeader("x".to_owned())), Error::Unavailable("x".to_owned())),
-        (Attempt::NotDone(NotDone::Overloaded("x".to_owned())), Error::Overloaded("x".to_owned())),
-        (Attempt::Refused(Error::Forbidden("x".to_owned())), Error::Forbidden("x".to_owned())),
+        (Attempt::NotDone(NotDone::NoLeader("x".into())), Error::Unavailable("x".into())),
+        (Attempt::NotDone(NotDone::Overloaded("x".into())), Error::Overloaded("x".into())),
+        (Attempt::Refused(Error::Forbidden("x".into())), Error::Forbidden("x".into())),
     ];
     for (attempt, expected) in cases {
         run(async {
@@ -238,8 +238,8 @@ fn deadlines_hold_and_say_why() {
 
 #[test]
 fn a_read_that_waited_its_turn_is_overloaded_not_late() {
-    let (overloaded, late) = (Error::Overloaded("x".to_owned()), Error::TimedOut("y".to_owned()));
-    let unavailable = Error::Unavailable("z".to_owned());
+    let (overloaded, late) = (Error::Overloaded("x".into()), Error::TimedOut("y".into()));
+    let unavailable = Error::Unavailable("z".into());
     let cases = [
         (vec![&overloaded, &unavailable, &late], &overloaded),
         (vec![&unavailable, &late], &late),
@@ -313,8 +313,8 @@ async fn error_text(client: &Submitter, limit: Duration) -> String {
 #[test]
 fn a_possible_effect_is_never_a_failure() {
     let failed = |kind| Ok(Err(Failure::new(kind, "this is why")));
-    let lost = || Err(Attempt::InDoubt("the answer was lost".to_owned()));
-    let refused = || Err(Attempt::Refused(Error::Forbidden("wrong".to_owned())));
+    let lost = || Err(Attempt::InDoubt("the answer was lost".into()));
+    let refused = || Err(Attempt::Refused(Error::Forbidden("wrong".into())));
     let unknown = |why: &str| format!("the outcome of the write is not known: {why}; look before writing it again");
     let cases = [
         (vec![failed(FailureKind::Constraint)], "this is why".to_owned()),

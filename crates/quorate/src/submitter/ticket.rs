@@ -33,9 +33,9 @@ impl<C: Deref<Target = Submitter>> Held<C> {
                 Turn::Wait => {
                     if timeout_at(deadline, client.freed.notified()).await.is_err() {
                         return Err(if client.session().is_opening() {
-                            Error::Unavailable("no session could be opened in time".to_owned())
+                            Error::Unavailable("no session could be opened in time".into())
                         } else {
-                            Error::Overloaded(format!("{SESSION_WINDOW} writes of this handle are under way"))
+                            Error::Overloaded(format!("{SESSION_WINDOW} writes of this handle are under way").into())
                         });
                     }
                 }

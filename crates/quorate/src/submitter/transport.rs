@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use quorate_env::Instant;
+use quorate_env::{Cause, Instant};
 use quorate_model::{Command, Failure, FailureKind, Outcome, Position, Read};
 use quorate_sql::query::Rows;
 use quorate_sql::readers::ReadLimits;
@@ -42,7 +42,7 @@ pub(crate) enum Attempt {
     /// Nothing was proposed, and nothing will be: it is safe to try again.
     NotDone(NotDone),
     /// It may have been proposed.
-    InDoubt(String),
+    InDoubt(Cause),
     /// Nothing was proposed, and another attempt can't succeed.
     Refused(Error),
 }
@@ -51,9 +51,9 @@ pub(crate) enum Attempt {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum NotDone {
     /// Too many requests are waiting.
-    Overloaded(String),
+    Overloaded(Cause),
     /// There is no leader, it can't be reached, or the node that was asked does not lead.
-    NoLeader(String),
+    NoLeader(Cause),
 }
 
 /// A read, with its level and limits.
@@ -98,20 +98,20 @@ impl Limits {
 impl Attempt {
     /// Classifies a network call that has no reply.
     pub(crate) fn of_call(error: CallError, to: &str) -> Self {
-        let text = format!("{to}: {error}");
+        let cause = Cause::context(format!("{to}: {error}"), error.clone());
         match error {
             CallError::NotSent(NotSent::TooLarge { .. }) => {
-                Self::Refused(Failure::new(FailureKind::TooBig, format!("{text}; send less at once")).into())
+                Self::Refused(Failure::new(FailureKind::TooBig, format!("{cause}; send less at once")).into())
             }
-            CallError::NotSent(_) => Self::NotDone(NotDone::NoLeader(text)),
-            CallError::Broken | CallError::TimedOut => Self::InDoubt(text),
+            CallError::NotSent(_) => Self::NotDone(NotDone::NoLeader(cause)),
+            CallError::Broken | CallError::TimedOut => Self::InDoubt(cause),
             CallError::Failed(failure) => match failure.kind {
-                CallFailureKind::Overloaded => Self::NotDone(NotDone::Overloaded(text)),
-                CallFailureKind::Unavailable => Self::NotDone(NotDone::NoLeader(text)),
+                CallFailureKind::Overloaded => Self::NotDone(NotDone::Overloaded(cause)),
+                CallFailureKind::Unavailable => Self::NotDone(NotDone::NoLeader(cause)),
                 CallFailureKind::Forbidden | CallFailureKind::Malformed | CallFailureKind::UnknownMethod => {
-                    Self::Refused(Error::Forbidden(text))
+                    Self::Refused(Error::Forbidden(cause))
                 }
-                CallFailureKind::Internal | CallFailureKind::Abandoned => Self::InDoubt(text),
+                CallFailureKind::Internal | CallFailureKind::Abandoned => Self::InDoubt(cause),
             },
         }
     }

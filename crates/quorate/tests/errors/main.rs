@@ -16,6 +16,7 @@ mod support;
 mod cluster;
 mod reads;
 mod rows;
+mod sources;
 mod statements;
 mod transactions;
 

@@ -32,7 +32,6 @@ impl RowRef<'_> {
 }
 
 fn json<T: DeserializeOwned>(column: &str, text: &str) -> Result<T, RowError> {
-    let failed =
-        |error: serde_json::Error| RowError::Conversion { column: column.to_owned(), error: error.to_string() };
+    let failed = |error: serde_json::Error| RowError::Conversion { column: column.to_owned(), error: error.into() };
     serde_json::from_str(text).map_err(failed)
 }
