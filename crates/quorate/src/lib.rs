@@ -66,6 +66,7 @@ mod readiness;
 mod remote;
 pub mod restore;
 mod results;
+mod row_methods;
 mod runtime;
 mod snapshot;
 pub mod sql;

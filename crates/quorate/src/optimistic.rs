@@ -16,13 +16,14 @@ use std::time::Duration;
 use quorate_env::{Instant, lock};
 use quorate_model::limits::{COMMANDS_MAX, READ_CHECKS_MAX};
 use quorate_model::{Bulk, Command, Failure, FailureKind, Position, Proposal, Read, ReadCheck, Stamp, Step};
-use quorate_sql::query::{FromRowOwned, Rows};
+use quorate_sql::query::Rows;
 use quorate_sql::rows_hash;
 
 use crate::error::Error;
 use crate::level::Level;
 use crate::params::{BatchStep, IntoParams, IntoStatement, pack};
 use crate::results::{BatchResult, Committed, Written};
+use crate::row_methods::row_methods;
 use crate::runtime::Runtime;
 use crate::snapshot::{Query, State};
 use crate::submitter::{Backoff, Limits, Submitter};
@@ -95,32 +96,7 @@ impl Optimistic {
         read.await.unwrap_or(Err(Error::Closed))
     }
 
-    /// Runs a query that returns exactly one row: as one value, or as a tuple of them.
-    pub async fn query_one<T: FromRowOwned>(
-        &self,
-        sql: impl Into<Cow<'static, str>>,
-        params: impl IntoParams,
-    ) -> Result<T, Error> {
-        Ok(self.query(sql, params).await?.one()?)
-    }
-
-    /// Runs a query that returns one row or none.
-    pub async fn query_optional<T: FromRowOwned>(
-        &self,
-        sql: impl Into<Cow<'static, str>>,
-        params: impl IntoParams,
-    ) -> Result<Option<T>, Error> {
-        Ok(self.query(sql, params).await?.optional()?)
-    }
-
-    /// Runs a query and reads each of its rows as one value, or as a tuple of them.
-    pub async fn query_as<T: FromRowOwned>(
-        &self,
-        sql: impl Into<Cow<'static, str>>,
-        params: impl IntoParams,
-    ) -> Result<Vec<T>, Error> {
-        Ok(self.query(sql, params).await?.all()?)
-    }
+    row_methods!(&self);
 
     /// Adds a statement that writes, to be run when the transaction commits. Says which step of it that is:
     /// [`Step::column`] makes what it returns a parameter of a later one, and [`Committed::results`] has its result at

@@ -16,6 +16,7 @@ use crate::level::Level;
 use crate::optimistic::{Attempts, Optimistic};
 use crate::params::pack;
 use crate::results::Written;
+use crate::row_methods::row_methods;
 use crate::snapshot::Snapshot;
 use crate::submitter::{Limits, ReadAnswer, ReadRequest, Submitter};
 use crate::transaction::Transaction;
@@ -312,32 +313,7 @@ impl Sql {
         Ok(rows)
     }
 
-    /// Runs a query that returns exactly one row: as one value, or as a tuple of them.
-    pub async fn query_one<T: FromRowOwned>(
-        &self,
-        sql: impl Into<Cow<'static, str>>,
-        params: impl IntoParams,
-    ) -> Result<T, Error> {
-        Ok(self.query(sql, params).await?.one()?)
-    }
-
-    /// Runs a query that returns one row or none.
-    pub async fn query_optional<T: FromRowOwned>(
-        &self,
-        sql: impl Into<Cow<'static, str>>,
-        params: impl IntoParams,
-    ) -> Result<Option<T>, Error> {
-        Ok(self.query(sql, params).await?.optional()?)
-    }
-
-    /// Runs a query and reads each of its rows as one value, or as a tuple of them.
-    pub async fn query_as<T: FromRowOwned>(
-        &self,
-        sql: impl Into<Cow<'static, str>>,
-        params: impl IntoParams,
-    ) -> Result<Vec<T>, Error> {
-        Ok(self.query(sql, params).await?.all()?)
-    }
+    row_methods!(&self);
 
     /// Keeps one state for many reads, of this handle's level. Its deadline is for opening it, and for each piece of a
     /// result.

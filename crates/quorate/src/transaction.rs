@@ -19,11 +19,12 @@ use quorate_model::{
     Command, DryRunRecord, Failure, FailureKind, Outcome, Position, Proposal, SqlCommand, Stamp, Statement,
     StatementResult, codec,
 };
-use quorate_sql::query::{FromRowOwned, Rows};
+use quorate_sql::query::Rows;
 
 use crate::error::Error;
 use crate::params::{IntoParams, IntoStatement};
 use crate::results::{self, BatchResult, Written};
+use crate::row_methods::row_methods;
 use crate::submitter::{Attempt, Held, Submitter};
 
 /// The place where the statements of one transaction run. Dropping it rolls back.
@@ -130,32 +131,7 @@ impl Transaction {
         self.execute(sql, params).await.map(Into::into)
     }
 
-    /// Runs a query that returns exactly one row: as one value, or as a tuple of them.
-    pub async fn query_one<T: FromRowOwned>(
-        &mut self,
-        sql: impl Into<Cow<'static, str>>,
-        params: impl IntoParams,
-    ) -> Result<T, Error> {
-        Ok(self.query(sql, params).await?.one()?)
-    }
-
-    /// Runs a query that returns one row or none.
-    pub async fn query_optional<T: FromRowOwned>(
-        &mut self,
-        sql: impl Into<Cow<'static, str>>,
-        params: impl IntoParams,
-    ) -> Result<Option<T>, Error> {
-        Ok(self.query(sql, params).await?.optional()?)
-    }
-
-    /// Runs a query and reads each of its rows as one value, or as a tuple of them.
-    pub async fn query_as<T: FromRowOwned>(
-        &mut self,
-        sql: impl Into<Cow<'static, str>>,
-        params: impl IntoParams,
-    ) -> Result<Vec<T>, Error> {
-        Ok(self.query(sql, params).await?.all()?)
-    }
+    row_methods!(&mut self);
 
     /// Where the state stands on which it runs.
     pub fn position(&self) -> Position {
