@@ -4,9 +4,10 @@
 //! Calls run on the thread of the task that makes them, which is the fastest way for statements that take microseconds.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use quorate_bench_harness::{About, Durability, Level, NodeSpec, Options, Result, Row, SELECT, System};
+use quorate_env::lock;
 use rusqlite::{Connection, OptionalExtension as _};
 
 /// A database.
@@ -85,8 +86,4 @@ impl System for PlainSqlite {
         let number: i64 = lock(&self.writer).query_row(sql, (), |row| row.get(0))?;
         Ok(u64::try_from(number)?)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

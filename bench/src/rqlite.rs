@@ -2,9 +2,10 @@
 //!
 //! Each call uses a connection that no other call uses at the same time. Connections are kept and reused.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use quorate_bench_harness::{About, Durability, Level, NodeSpec, Options, Result, Row, SELECT, System};
+use quorate_env::lock;
 use serde_json::{Value, json};
 
 mod http;
@@ -93,13 +94,13 @@ impl System for Rqlite {
 impl Rqlite {
     /// Sends statements. Returns the results if all statements succeeded.
     async fn call(&self, path: &str, statements: &Value) -> Result<Value> {
-        let kept = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let kept = lock(&self.idle).pop();
         let mut connection = match kept {
             Some(connection) => connection,
             None => Connection::open(&self.host).await?,
         };
         let answer = connection.send("POST", path, &statements.to_string()).await?;
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        lock(&self.idle).push(connection);
         if answer.status != 200 {
             return Err(format!("{}: {}", answer.status, String::from_utf8_lossy(&answer.body)).into());
         }

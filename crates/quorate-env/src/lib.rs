@@ -36,7 +36,7 @@ pub mod worker;
 pub use cause::Cause;
 pub use env::{Env, Parts, WallClock};
 pub use host::{AbortHandle, BoxTask, Host, RealHost, Usage};
-pub use lock::lock;
+pub use lock::{lock, unpoisoned};
 pub use machine::{host_name, memory_room, thread_time};
 pub use rng::Rng;
 pub use task::{Elapsed, Instant, JoinHandle, Sleep, Timeout, sleep, sleep_until, timeout, timeout_at, yield_now};

@@ -10,13 +10,13 @@
 //! - There is no TLS and no authentication: any client that can connect may read the answers.
 
 use std::pin::pin;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use quorate::{Node, Observer};
 use quorate_env::net::Listener;
-use quorate_env::{Env, sleep, timeout};
+use quorate_env::{Env, sleep, timeout, unpoisoned};
 use tokio::sync::{oneshot, watch};
 
 pub use crate::ask::ANSWER_TIME_MAX;
@@ -97,7 +97,7 @@ struct Shown(RwLock<Option<Observer>>);
 
 impl Shown {
     fn get(&self) -> Option<Observer> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+        unpoisoned(self.0.read()).clone()
     }
 }
 
@@ -161,7 +161,7 @@ impl HttpServer {
 
     /// Shows a node from now on. The port does not keep the node alive; once the node has ended, it reports that.
     pub fn show(&self, node: &Node) {
-        *self.shown.0.write().unwrap_or_else(PoisonError::into_inner) = Some(node.observer());
+        *unpoisoned(self.shown.0.write()) = Some(node.observer());
     }
 
     /// Closes the port cleanly: current requests are answered within [`STOP_TIME_MAX`].

@@ -3,10 +3,10 @@
 //! Invariant: a caller waits at most [`WAIT_MAX`]. Names that arrive later are there for the next call.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use quorate_env::lock;
+use quorate_env::{lock, unpoisoned};
 use tokio::runtime::Handle;
 
 use crate::client::Connection;
@@ -69,7 +69,7 @@ impl KnownNames {
             });
         }
         let waited = self.0.bell.wait_timeout_while(state, WAIT_MAX, |state| state.is_fetching);
-        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let (state, _) = unpoisoned(waited);
         Arc::clone(&state.names)
     }
 
