@@ -10,7 +10,7 @@ use quorate::{
     Admin, Client, ClientConfig,
     admin::{AdminError, Admission, Admitted, MemberStatus},
 };
-use quorate_shell::format;
+use quorate_shell::{ACCEPT_MAX, format};
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
@@ -19,9 +19,6 @@ use crate::error::{Context as _, Error, Result};
 use crate::options::AccessArgs;
 use crate::output;
 use crate::survey::{Survey, no_leader};
-
-/// How long nodes may take to accept this client.
-const CONNECT_MAX: Duration = Duration::from_secs(5);
 
 /// How long a change may take, including a change of the leader.
 const CHANGE_MAX: Duration = Duration::from_secs(30);
@@ -180,7 +177,7 @@ pub async fn run(args: &MembersArgs) -> Result<()> {
 /// Connects to the cluster, to change its members.
 pub async fn connect(access: &AccessArgs) -> Result<Admin> {
     let Access { addrs, secret, pinned } = Access::find(access)?;
-    let config = ClientConfig::new(addrs, secret).with_pinned(pinned).with_deadline(CONNECT_MAX);
+    let config = ClientConfig::new(addrs, secret).with_pinned(pinned).with_deadline(ACCEPT_MAX);
     let client = Client::connect(config).await.map_err(Error::of)?;
     Ok(client.admin().with_deadline(CHANGE_MAX))
 }

@@ -6,9 +6,6 @@ use bytes::Bytes;
 use quorate_env::{Instant, timeout_at};
 use quorate_wire::{CallError, Dialer, NotSent};
 
-/// The maximum time for a connection attempt with its handshake.
-pub(crate) const CONNECT_MAX: Duration = Duration::from_secs(2);
-
 /// The connection to one node for one purpose. It is made at its first use, and again after it broke.
 #[derive(Clone, Debug)]
 pub(crate) struct Link(pub(crate) Dialer);

@@ -16,12 +16,12 @@ use futures_util::future::join_all;
 use quorate_env::{Env, Instant, lock, sleep, timeout};
 use quorate_model::NodeId;
 use quorate_wire::{
-    CallError, ConnectError, Dialer, DialerConfig, NotSent, Purpose, Role, StreamReceiver, StreamSender,
+    CONNECT_MAX, CallError, ConnectError, Dialer, DialerConfig, NotSent, Purpose, Role, StreamReceiver, StreamSender,
 };
 
 use crate::Member;
 use crate::config::ConsensusConfig;
-use crate::link::{CONNECT_MAX, Link};
+use crate::link::Link;
 use crate::peer::messages::{StatusReply, decode, method};
 use crate::raft::Raft;
 

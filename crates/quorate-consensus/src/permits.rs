@@ -13,10 +13,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_env::{Instant, lock, timeout};
-use quorate_wire::Purpose;
+use quorate_wire::{CONNECT_MAX, Purpose};
 
 use crate::error::MembershipError;
-use crate::link::CONNECT_MAX;
 use crate::membership::{self, Progress};
 use crate::peer::messages::{StatusReply, decode, method};
 use crate::peer_service::PeerService;

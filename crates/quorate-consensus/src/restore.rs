@@ -16,14 +16,13 @@ use prost::Message;
 use quorate_env::{Env, Instant, sleep, timeout};
 use quorate_model::{Applied, Epoch, GroupId, LogId, NodeId};
 use quorate_wal::{Completion, Wal, WalError};
-use quorate_wire::{ConnectError, Dialer, DialerConfig, Identity as WireIdentity, Purpose, Role};
+use quorate_wire::{CONNECT_MAX, ConnectError, Dialer, DialerConfig, Identity as WireIdentity, Purpose, Role};
 use tokio::sync::oneshot;
 
 use crate::config::ConsensusConfig;
 use crate::error::StartError;
 use crate::identity::{ClusterId, Identity, durability_number};
 use crate::lineage;
-use crate::link::CONNECT_MAX;
 use crate::peer::messages::{StatusReply, decode, method};
 use crate::peers::STATUS_MAX;
 use crate::raft::codec::{self, VoteBytes};

@@ -2,17 +2,12 @@
 //!
 //! Invariants:
 //! - The times of a leader's stamps never decrease.
-//! - A stamp's time is at most the median of the voters' clocks plus [`AHEAD_MAX`], unless an earlier stamp was later.
-//!   So one wrong clock can't make everything expire. A clock that is behind does no harm: applying uses the later of
-//!   the stamp and the last one.
-
-use std::time::Duration;
+//! - A stamp's time is at most the median of the voters' clocks plus [`STAMP_AHEAD_MAX`], unless an earlier stamp was
+//!   later. So one wrong clock can't make everything expire. A clock that is behind does no harm: applying uses the
+//!   later of the stamp and the last one.
 
 use quorate_env::Env;
-use quorate_model::Stamp;
-
-/// How far the time of a stamp may be ahead of the median of the voters' clocks.
-pub(crate) const AHEAD_MAX: Duration = Duration::from_secs(1);
+use quorate_model::{STAMP_AHEAD_MAX, Stamp};
 
 /// Makes stamps.
 #[derive(Debug)]
@@ -36,7 +31,7 @@ impl Stamper {
 /// Returns the time of a stamp that is made now, unless an earlier one was later. `offsets` as for [`Stamper::stamp`].
 pub(crate) fn limited_now(env: &Env, offsets: &mut [i64]) -> u64 {
     let now = env.unix_nanos();
-    let ahead = i64::try_from(AHEAD_MAX.as_nanos()).unwrap_or(i64::MAX);
+    let ahead = i64::try_from(STAMP_AHEAD_MAX.as_nanos()).unwrap_or(i64::MAX);
     now.min(now.saturating_add_signed(median(offsets).saturating_add(ahead)))
 }
 

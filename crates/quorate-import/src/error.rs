@@ -19,8 +19,8 @@ pub enum Error {
     #[error("{0}")]
     TooManyBadLines(String),
     /// The table refuses rows.
-    #[error("{0}")]
-    Refused(String),
+    #[error(transparent)]
+    Refused(quorate_env::Cause),
     /// An interrupted import of the same file can't continue: the file, the table or the options have changed.
     #[error("{0}")]
     Changed(String),

@@ -5,6 +5,7 @@ use quorate::{
     Error as SqlError, FailureKind, Sql,
     sql::{BatchStep, Bulk, PackedRows},
 };
+use quorate_env::Cause;
 use tokio::sync::mpsc::Receiver;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -21,9 +22,6 @@ const LEFT_OUT_MAX: usize = 100;
 
 /// Attempts to write a chunk while the outcome of the previous attempt is unknown.
 const UNKNOWN_MAX: usize = 10;
-
-/// SQLITE_CONSTRAINT_FOREIGNKEY.
-const FOREIGN_KEY: i32 = 787;
 
 /// Writes chunks.
 pub struct Loader<'a> {
@@ -91,10 +89,11 @@ impl<'a> Loader<'a> {
                 Err(Refused::Row(row)) if left_out.len() < LEFT_OUT_MAX => leave_out(&mut left_out, row),
                 Err(Refused::Row((_, reason))) => {
                     let line = chunk.lines.first().copied().unwrap_or_default();
-                    return Err(Error::Refused(format!(
+                    let text = format!(
                         "more than {LEFT_OUT_MAX} rows from line {line} on can't be inserted, as with: {reason}; \
                         --on-conflict ignore or replace continues despite them"
-                    )));
+                    );
+                    return Err(Error::Refused(text.into()));
                 }
                 Err(Refused::Done) => return self.written_elsewhere(chunk, hash).await,
                 // The record of the chunk makes a second attempt fail if the first one took effect.
@@ -119,9 +118,9 @@ impl<'a> Loader<'a> {
             SqlError::Failed(failure) => match (failure.command, failure.row) {
                 (_, Some(row)) => Refused::Row((row, failure.message)),
                 (Some(0), _) if first_is_progress && failure.kind == FailureKind::Constraint => {
-                    if failure.sqlite_code == FOREIGN_KEY { Refused::Failed(taken_over()) } else { Refused::Done }
+                    if failure.is_foreign_key_violation() { Refused::Failed(taken_over()) } else { Refused::Done }
                 }
-                _ => Refused::Failed(Error::Refused(failure.message)),
+                _ => Refused::Failed(Error::Refused(Cause::context(failure.message.clone(), failure))),
             },
             error => Refused::Failed(Error::Interrupted(error)),
         })

@@ -44,7 +44,7 @@ pub use items::{ItemsCommand, ItemsReply};
 pub use origin::{Origin, SessionId};
 pub use outcome::{Outcome, Reply};
 pub use param::{Column, Param, Returned, Step};
-pub use position::{Epoch, GroupId, LogId, NodeId, Position, Stamp, StoreIdentity};
+pub use position::{Epoch, GroupId, LogId, NodeId, Position, STAMP_AHEAD_MAX, Stamp, StoreIdentity};
 pub use proposal::{ALONE, DryRunRecord, Mode, Proposal, ReadCheck};
 pub use sql::{Row, SqlCommand, SqlReply, Statement, StatementResult};
 pub use state_machine::{

@@ -1,6 +1,7 @@
 //! Identifiers of nodes and of places in the history of a cluster.
 
 use std::fmt;
+use std::time::Duration;
 
 /// The number of one uninterrupted history of a cluster; a restore or a forced recovery starts the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -56,6 +57,9 @@ pub struct Position {
     /// The index in the group's log.
     pub index: u64,
 }
+
+/// How far the time of a stamp may be ahead of the median of the voters' clocks.
+pub const STAMP_AHEAD_MAX: Duration = Duration::from_secs(1);
 
 /// The only clock and the only randomness that applying code may see. The leader sets it when it proposes an entry; for
 /// the reads of a transaction, the transaction sets it.

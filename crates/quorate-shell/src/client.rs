@@ -10,7 +10,7 @@ use quorate::{
 use crate::error::{Error, Result};
 
 /// How long nodes may take to accept this client.
-const CONNECT_MAX: Duration = Duration::from_secs(5);
+pub const ACCEPT_MAX: Duration = Duration::from_secs(5);
 /// The default limit of a statement, changes of the leader included.
 const STATEMENT_MAX: Duration = Duration::from_secs(60);
 /// Rows of a result that is fetched whole; a larger one is streamed.
@@ -55,7 +55,7 @@ impl Connection {
     ///
     /// [`Error::Connection`]: no node can be reached within 5 s (or `timeout`, if that is less), or they refuse.
     pub async fn connect(config: ClientConfig, timeout: Option<Duration>) -> Result<Self> {
-        let deadline = timeout.map_or(CONNECT_MAX, |timeout| timeout.min(CONNECT_MAX));
+        let deadline = timeout.map_or(ACCEPT_MAX, |timeout| timeout.min(ACCEPT_MAX));
         let config = config.with_deadline(deadline);
         let client = Client::connect(config.clone()).await;
         let client = client.map_err(|error| Error::Connection(error.into()))?;

@@ -54,7 +54,7 @@ mod shell;
 mod statements;
 mod transaction;
 
-pub use client::{Connection, Level};
+pub use client::{ACCEPT_MAX, Connection, Level};
 pub use error::{Error, Result};
 pub use output::Stdout;
 pub use script::Script;

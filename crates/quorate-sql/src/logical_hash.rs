@@ -12,12 +12,11 @@ use rusqlite::types::ValueRef;
 pub use crate::authorizer::rules::is_reserved;
 use crate::classify::{self, Context};
 use crate::rows_hash::RowsHash;
-use crate::schema_check::{Schema, quoted};
+use crate::schema_check::{COLUMNS, Schema, quoted};
 
 const TABLES: &str = "SELECT name, wr, type FROM pragma_table_list
     WHERE schema = 'main' AND type IN ('table', 'virtual') ORDER BY name";
 const SCHEMA: &str = "SELECT tbl_name, type, name, sql FROM sqlite_schema ORDER BY type, name";
-const COLUMNS: &str = "SELECT name FROM pragma_table_xinfo(?1)";
 const SEQUENCES: &str = "SELECT name, seq FROM sqlite_sequence ORDER BY name, seq";
 const STATISTICS: &str = "SELECT tbl, idx, stat FROM sqlite_stat1 ORDER BY tbl, idx, stat";
 

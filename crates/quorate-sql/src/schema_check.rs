@@ -21,7 +21,8 @@ const OBJECTS: &str = "SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER
 const TEXTS: &str = "SELECT type = 'table', name, rootpage, sql FROM sqlite_schema WHERE sql IS NOT NULL";
 const KEYS: &str = "SELECT m.name, k.\"table\" FROM sqlite_schema m, pragma_foreign_key_list(m.name) k
     WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite!_%' ESCAPE '!'";
-const COLUMNS: &str = "SELECT name FROM pragma_table_xinfo(?1)";
+/// Returns the columns of a table, with those that are hidden or generated.
+pub(crate) const COLUMNS: &str = "SELECT name FROM pragma_table_xinfo(?1)";
 const GENERATED: &str = "SELECT count(*) FROM pragma_table_xinfo(?1) WHERE hidden IN (2, 3)";
 
 /// Facts about the schema.

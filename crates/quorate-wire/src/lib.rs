@@ -37,7 +37,9 @@ pub use error::{
     CallError, CallFailure, ConnectError, FailureKind, HandshakeError, NotSent, SecretTooShort, StreamError,
 };
 pub use identity::{Identity, Keys, PeerInfo, Purpose, Role, SECRET_BYTES_MIN, Secret};
-pub use limits::{BINDING_MAX, FAILURE_TEXT_MAX, KEEPALIVE, Limits, SILENCES_MAX, VERSION, WRITE_STALL_MAX};
+pub use limits::{
+    BINDING_MAX, CONNECT_MAX, FAILURE_TEXT_MAX, KEEPALIVE, Limits, SILENCES_MAX, VERSION, WRITE_STALL_MAX,
+};
 pub use server::{Connections, Handler, Server, ServerConfig, serve};
 pub use stream::{StreamReceiver, StreamSender};
 

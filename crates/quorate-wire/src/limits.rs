@@ -44,6 +44,9 @@ pub const KEEPALIVE: Duration = Duration::from_secs(5);
 /// The number of unanswered pings, one each [`KEEPALIVE`], after which an end closes the connection.
 pub const SILENCES_MAX: u32 = 3;
 
+/// The usual time limit for a connection attempt, including the handshake.
+pub const CONNECT_MAX: Duration = Duration::from_secs(2);
+
 /// The time within which a write must make progress.
 pub const WRITE_STALL_MAX: Duration = Duration::from_secs(15);
 

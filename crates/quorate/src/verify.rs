@@ -4,12 +4,16 @@
 //! the hashes are compared here. Invariant: the compared states are those of one position.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use quorate_model::{NodeId, Position};
 use quorate_sql::logical_hash::UNREAD;
 
 use crate::error::Error;
 use crate::remote::ConnectError;
+
+/// How long the nodes may take to compute their hashes.
+pub(crate) const HASHES_MAX: Duration = Duration::from_secs(330);
 
 /// The hashes of all nodes of a cluster at one position.
 #[derive(Clone, Debug, PartialEq, Eq)]

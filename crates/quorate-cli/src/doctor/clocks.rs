@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use quorate_model::STAMP_AHEAD_MAX;
+
 use super::disk::millis;
 use super::finding::Finding;
 
@@ -9,9 +11,6 @@ const CHECK: &str = "clocks";
 
 /// A difference above this moves the time that statements see.
 const NOTE_FROM: Duration = Duration::from_millis(250);
-
-/// Stamps are at most this much ahead of the median of the voters' clocks.
-const AHEAD_MAX: Duration = Duration::from_secs(1);
 
 /// A node's clock, compared with that of this machine.
 #[derive(Clone, Debug)]
@@ -53,7 +52,7 @@ fn between(first: &Clock, last: &Clock, count: usize) -> Finding {
         format!("at most {} apart (± {}): '{}' is ahead of '{}'", millis(apart), millis(error), last.name, first.name);
     let stamps = "Statements see the leader's time, which is at most 1 s ahead of the median of the voters' clocks, \
                   and never goes back.";
-    if apart.saturating_sub(error) > AHEAD_MAX {
+    if apart.saturating_sub(error) > STAMP_AHEAD_MAX {
         let means = format!(
             "{stamps} With clocks this far apart it stands still, or jumps, when leadership moves, and a wrong clock \
              may expire sessions early. Synchronize all clocks with NTP or chrony."

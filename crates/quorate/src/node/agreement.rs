@@ -31,6 +31,7 @@ use super::gateway::Gateway;
 use super::voters::Voters;
 use crate::level::Level;
 use crate::protocol::{self, Outcomes, OutcomesTold, Verified, VerifiedKind, Verify, method};
+use crate::verify::HASHES_MAX;
 
 mod judge;
 
@@ -39,9 +40,6 @@ use judge::{Verdict, judge};
 /// How long a node may take to apply the requested entry, and to answer.
 const APPLY_MAX: Duration = Duration::from_secs(1);
 const ANSWER_MAX: Duration = Duration::from_secs(3);
-
-/// How long the other nodes may take to compute their hashes.
-const HASHES_MAX: Duration = Duration::from_secs(330);
 
 /// A node heals itself at most once in this time.
 const HEALED_ONCE_IN: Duration = Duration::from_secs(24 * 60 * 60);

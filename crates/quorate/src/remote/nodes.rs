@@ -12,15 +12,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use quorate_env::{Cause, Env, Instant, lock, sleep, timeout};
-use quorate_wire::{Client, ConnectError, Dialer, DialerConfig, Identity, Purpose, Role, Secret};
+use quorate_wire::{CONNECT_MAX, Client, ConnectError, Dialer, DialerConfig, Identity, Purpose, Role, Secret};
 
 use super::ClientConfig;
 use crate::error::Error;
 use crate::protocol::{self, StatusReply, method};
 use crate::status::Status;
-
-/// The time limit for a connection, including the handshake.
-const CONNECT_MAX: Duration = Duration::from_secs(2);
 
 /// The time limit for a status request.
 const STATUS_MAX: Duration = Duration::from_secs(2);

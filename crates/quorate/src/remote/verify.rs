@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use quorate_consensus::MemberStatus;
 use quorate_env::{Env, Instant};
 use quorate_model::{ControlCommand, Position};
-use quorate_wire::{Dialer, DialerConfig, Identity, Purpose, Role, Secret};
+use quorate_wire::{CONNECT_MAX, Dialer, DialerConfig, Identity, Purpose, Role, Secret};
 
 use super::network::Network;
 use super::nodes::Nodes;
@@ -17,20 +17,14 @@ use crate::error::Error;
 use crate::protocol::{self, VerifiedKind, method};
 use crate::status::Status;
 use crate::submitter::Submitter;
-use crate::verify::{Verification, VerifiedNode, VerifyError};
+use crate::verify::{HASHES_MAX, Verification, VerifiedNode, VerifyError};
 
 /// How often the verification is tried if a node does not know it, because it had restarted, got the state as an image,
 /// or was asked for another verification.
 const ATTEMPTS_MAX: usize = 3;
 
-/// How long the nodes may take to compute their hashes.
-const HASHES_MAX: Duration = Duration::from_secs(330);
-
 /// How long one call waits for the hashes.
 const CALL_MAX: Duration = Duration::from_secs(5);
-
-/// The time limit for a connection, including the handshake.
-const CONNECT_MAX: Duration = Duration::from_secs(2);
 
 /// Compares the data of all nodes of a cluster at one position, while the cluster continues to work: a logical hash of
 /// each table, of the schema, and of Quorate's own tables. An entry of the log defines the position. Each node reads
