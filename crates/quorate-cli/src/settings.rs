@@ -23,8 +23,7 @@ pub const VARIABLES: &str = "QUORATE_";
 pub fn sources(file: Option<&Path>) -> Result<Sources> {
     let sources = file.map_or_else(|| Ok(Sources::new()), |file| Sources::new().file(file));
     let sources = sources.context(|| "the configuration")?;
-    // A variable that is not UTF-8 can't be one of ours.
-    Ok(sources.variables(std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)))))
+    Ok(sources.variables(std::env::vars_os()))
 }
 
 /// Loads the configuration file of a server, and ignores the environment.

@@ -12,7 +12,9 @@
 
 mod support;
 
+use std::ffi::OsStr;
 use std::net::TcpListener;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -143,6 +145,9 @@ fn the_configuration_is_printed_without_the_secret() {
     let unknown = command.env("QUORATE_SECRETS", "x").output().unwrap();
     let unknown = failed(&unknown);
     assert!(unknown.contains("QUORATE_SECRETS is not known; did you mean QUORATE_SECRET?"), "{unknown}");
+    let not_text = command.env_remove("QUORATE_SECRETS").env("QUORATE_NAME", OsStr::from_bytes(b"\xff")).output();
+    let not_text = failed(&not_text.unwrap());
+    assert!(not_text.contains("the variable QUORATE_NAME is not UTF-8 text"), "{not_text}");
 }
 
 #[test]

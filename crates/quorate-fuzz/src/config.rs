@@ -12,7 +12,7 @@ pub fn server(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let mut parts = text.split(SEPARATOR);
     let Ok(sources) = Sources::new().text(parts.next().unwrap_or_default()) else { return };
-    let variables = parts.filter_map(|part| part.split_once('=').map(|(name, value)| (name.into(), value.into())));
+    let variables = parts.filter_map(|part| part.split_once('='));
     let sources = sources.variables(variables);
     let Ok(config) = sources.read::<ServerConfig>() else { return };
     // A secret in the file itself is never printed, so the text would not read back as the same configuration.

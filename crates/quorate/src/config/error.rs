@@ -53,6 +53,9 @@ pub enum ConfigError {
         /// The known variable with the most similar spelling.
         nearest: String,
     },
+    /// The name or the value of a variable of the environment is not UTF-8.
+    #[error("the variable {0} is not UTF-8 text")]
+    NotText(String),
     /// A key has a value of the wrong kind.
     #[error("'{key}' must be {expected}, not {found}")]
     Value {

@@ -4,6 +4,7 @@
 //! one.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use quorate_env::disk::read_file;
@@ -28,6 +29,8 @@ pub struct Sources {
     /// The directory to which relative paths in the table are relative.
     base: PathBuf,
     variables: Vec<(String, String)>,
+    /// The name of a variable that is not text.
+    unreadable: Option<String>,
 }
 
 impl Sources {
@@ -72,9 +75,20 @@ impl Sources {
 
     /// Sets the variables whose names begin with `QUORATE_`, except for those that Kubernetes creates for services.
     #[must_use]
-    pub fn variables(mut self, variables: impl IntoIterator<Item = (String, String)>) -> Self {
-        let ours = |(name, _): &(String, String)| name.starts_with(PREFIX) && !is_service_link(name);
-        self.variables = variables.into_iter().filter(ours).collect();
+    pub fn variables<T: Into<OsString>>(mut self, variables: impl IntoIterator<Item = (T, T)>) -> Self {
+        (self.variables, self.unreadable) = (Vec::new(), None);
+        for (name, value) in variables {
+            let name = name.into();
+            let shown = name.to_string_lossy();
+            if !shown.starts_with(PREFIX) || is_service_link(&shown) {
+                continue;
+            }
+            let shown = shown.into_owned();
+            match (name.into_string(), value.into().into_string()) {
+                (Ok(name), Ok(value)) => self.variables.push((name, value)),
+                _ => self.unreadable = Some(shown),
+            }
+        }
         self
     }
 
@@ -139,6 +153,9 @@ impl Sources {
         keys: &[Key<C>],
         config: &mut C,
     ) -> Result<BTreeSet<&'static str>, ConfigError> {
+        if let Some(name) = &self.unreadable {
+            return Err(ConfigError::NotText(name.clone()));
+        }
         let mut given = BTreeSet::new();
         let mut left = self.variables.clone();
         for key in keys {

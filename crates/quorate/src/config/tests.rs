@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests stop at the first surprise")]
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+
 use quorate_env::Env;
 
 use super::*;
@@ -209,6 +212,20 @@ fn unknown_variables_fail_except_kubernetes_ones() {
     assert!(variables(&[links, vec![("QUORATE_DATA_DIR", "x")]].concat()).read::<Config>().is_ok());
     let error = variables(&[("QUORATE_SQL_READERS", "few")]).read::<Config>().unwrap_err().to_string();
     assert_eq!(error, "'QUORATE_SQL_READERS' must be a whole number, not what the variable holds");
+}
+
+#[test]
+fn a_variable_that_is_not_text_is_an_error() {
+    let not_text = |bytes: &[u8]| OsStr::from_bytes(bytes).to_owned();
+    let read = |name: &[u8], value: &[u8]| {
+        let data_dir = ("QUORATE_DATA_DIR".into(), "x".into());
+        Sources::new().variables([(not_text(name), not_text(value)), data_dir]).read::<Config>()
+    };
+    let error = read(b"QUORATE_NAME", b"\xff").unwrap_err();
+    assert_eq!(error, ConfigError::NotText("QUORATE_NAME".to_owned()));
+    assert_eq!(error.to_string(), "the variable QUORATE_NAME is not UTF-8 text");
+    assert_eq!(read(b"QUORATE_\xff", b"x"), Err(ConfigError::NotText("QUORATE_\u{fffd}".to_owned())));
+    assert!(read(b"OTHER_\xff", b"\xff").is_ok() && read(b"QUORATE_SERVICE_HOST", b"\xff").is_ok());
 }
 
 #[test]
