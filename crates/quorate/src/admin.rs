@@ -12,11 +12,11 @@ use bytes::Bytes;
 use quorate_env::{Cause, Instant, sleep};
 use quorate_model::NodeId;
 use quorate_wire::CallError;
-use tokio::sync::oneshot;
 
 use crate::error::Error;
 use crate::protocol::admin::{Admit, Change, Changed, NoChange, Probe, RejectEntry, Remove, Transfer};
 use crate::protocol::{self, StatusReply, method};
+use crate::remote::Alive;
 use crate::remote::nodes::{Nodes, Reached, unreachable};
 use crate::runtime::Runtime;
 use crate::status::Status;
@@ -52,7 +52,7 @@ pub struct Admin {
     nodes: Arc<Nodes>,
     deadline: Duration,
     /// Keeps the client's runtime alive, which ends when the last of these is dropped.
-    _alive: Option<Arc<oneshot::Sender<()>>>,
+    _alive: Option<Arc<Alive>>,
 }
 
 /// Why an operator's request failed.
@@ -110,12 +110,7 @@ enum Failed {
 
 impl Admin {
     /// Creates a handle over these nodes in this runtime. `alive` keeps the runtime alive if it is the handle's own.
-    pub(crate) fn new(
-        runtime: Runtime,
-        nodes: Arc<Nodes>,
-        deadline: Duration,
-        alive: Option<Arc<oneshot::Sender<()>>>,
-    ) -> Self {
+    pub(crate) fn new(runtime: Runtime, nodes: Arc<Nodes>, deadline: Duration, alive: Option<Arc<Alive>>) -> Self {
         Self { runtime, nodes, deadline, _alive: alive }
     }
 

@@ -2,12 +2,12 @@
 
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use quorate_env::{Cause, Env};
+use quorate_env::{Cause, Env, lock};
 use quorate_wire::{Role, Secret};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use crate::admin::Admin;
 use crate::config::{ConfigError, DEADLINE_DEFAULT, SecretSource};
@@ -111,6 +111,14 @@ pub struct Client {
     admin: Admin,
     runtime: Runtime,
     nodes: Arc<Nodes>,
+    alive: Arc<Alive>,
+}
+
+/// Keeps a client's runtime alive, which ends when it is told to or when this is dropped.
+pub(crate) struct Alive {
+    end: Mutex<Option<oneshot::Sender<()>>>,
+    /// Its sender sends nothing. It is dropped when no more calls can run.
+    ended: watch::Receiver<()>,
 }
 
 /// Why a client did not connect.
@@ -163,8 +171,8 @@ impl Client {
         let submitter = Submitter::new(runtime.clone(), Box::new(network));
         let sql = Sql::new(Arc::new(submitter), Level::Linearizable, config.deadline);
         let operators = Arc::new(Nodes::new(&env, &config, admin_role, secret));
-        let admin = Admin::new(runtime.clone(), operators, config.deadline, Some(alive));
-        let client = Self { sql, admin, runtime, nodes };
+        let admin = Admin::new(runtime.clone(), operators, config.deadline, Some(Arc::clone(&alive)));
+        let client = Self { sql, admin, runtime, nodes, alive };
         client.status().await?;
         Ok(client)
     }
@@ -189,12 +197,24 @@ impl Client {
         status.await.unwrap_or(Err(Error::Closed))
     }
 
-    /// Ends the session and closes the connections, for all clones.
+    /// Ends the session and closes the connections, for all clones. Later calls of their handles fail at once with
+    /// [`Error::Closed`].
     pub async fn close(self) {
         self.sql.end_session().await;
         self.admin.close().await;
         // If the runtime has ended, the connections have ended too.
         let _ = self.runtime.run(self.nodes.close()).await;
+        self.alive.end().await;
+    }
+}
+
+impl Alive {
+    /// Ends the runtime. When this returns, no more calls can run in it.
+    async fn end(&self) {
+        lock(&self.end).take();
+        let mut ended = self.ended.clone();
+        // Nothing is ever sent: this waits until the sender is dropped.
+        while ended.changed().await.is_ok() {}
     }
 }
 
@@ -204,10 +224,11 @@ impl fmt::Debug for Client {
     }
 }
 
-/// Starts a runtime that lives until the sender is dropped.
-pub(crate) async fn start_runtime(env: &Env) -> Result<(Runtime, oneshot::Sender<()>), ConnectError> {
+/// Starts a runtime.
+pub(crate) async fn start_runtime(env: &Env) -> Result<(Runtime, Alive), ConnectError> {
     let (started, starting) = oneshot::channel();
-    let (alive, mut dropped) = oneshot::channel::<()>();
+    let (end, mut dropped) = oneshot::channel::<()>();
+    let (running, ended) = watch::channel(());
     let inside = env.clone();
     let root = async move {
         let (runtime, owner) = Runtime::here(&inside);
@@ -215,8 +236,9 @@ pub(crate) async fn start_runtime(env: &Env) -> Result<(Runtime, oneshot::Sender
         let _ = started.send(runtime);
         let _ = (&mut dropped).await;
         owner.close().await;
+        drop(running);
     };
     env.start_runtime("quorate-client", root).map_err(|error| ConnectError::Thread(Cause::from(error)))?;
     let runtime = starting.await.map_err(|_| ConnectError::Cluster(Error::Closed))?;
-    Ok((runtime, alive))
+    Ok((runtime, Alive { end: Mutex::new(Some(end)), ended }))
 }

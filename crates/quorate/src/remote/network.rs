@@ -11,8 +11,8 @@ use quorate_env::{Instant, sleep};
 use quorate_model::{Command, Failure, FailureKind, Outcome, Position};
 use quorate_sql::validate::text::check_single;
 use quorate_wire::CallError;
-use tokio::sync::oneshot;
 
+use super::Alive;
 use super::nodes::{Nodes, Reached, unreachable};
 use super::snapshot::Stream;
 use super::transaction;
@@ -32,11 +32,11 @@ const DOUBT_EVERY: Duration = Duration::from_millis(700);
 /// The connection; see the module. The client's runtime ends with the last of these.
 pub(super) struct Network {
     nodes: Arc<Nodes>,
-    _alive: Arc<oneshot::Sender<()>>,
+    _alive: Arc<Alive>,
 }
 
 impl Network {
-    pub(super) fn new(nodes: Arc<Nodes>, alive: Arc<oneshot::Sender<()>>) -> Self {
+    pub(super) fn new(nodes: Arc<Nodes>, alive: Arc<Alive>) -> Self {
         Self { nodes, _alive: alive }
     }
 

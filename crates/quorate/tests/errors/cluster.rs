@@ -1,8 +1,9 @@
 //! Errors of nodes that are unreachable, stopped or cut off, or that refuse a client.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use quorate::{Client, ClientConfig, ConnectError, Error, Level, SecretSource, Sql, admin::VerifyError, verify};
+use quorate::admin::{AdminError, VerifyError};
+use quorate::{Client, ClientConfig, ConnectError, Error, Level, SecretSource, Sql, verify};
 
 use crate::support::{Cluster, Single, run, secret};
 use crate::{aborted, error_of, fails, fails_for_now, unavailable, unknown};
@@ -99,6 +100,33 @@ fn a_node_that_was_stopped() {
         fails(sql.begin().await, CLOSED);
         fails(sql.snapshot().await, CLOSED);
         fails(sql.transact(async |tx| tx.execute("DELETE FROM t", ()).map(drop)).await, CLOSED);
+    });
+}
+
+/// Calls of a client that was closed fail at once, not at their deadline.
+#[test]
+fn a_client_that_was_closed() {
+    run(async {
+        let single = Single::start().await;
+        let client = single.client().await;
+        client.sql().execute("CREATE TABLE t (a)", ()).await.unwrap();
+        let (clone, sql, admin) = (client.clone(), client.sql(), client.admin());
+        let (mut tx, mut snapshot) = (sql.begin().await.unwrap(), sql.snapshot().await.unwrap());
+        client.close().await;
+        let begun = Instant::now();
+        fails(sql.query("SELECT 1", ()).await, CLOSED);
+        fails(sql.execute("DELETE FROM t", ()).await, CLOSED);
+        fails(sql.begin().await, CLOSED);
+        fails(sql.snapshot().await, CLOSED);
+        fails(sql.transact(async |tx| tx.execute("DELETE FROM t", ()).map(drop)).await, CLOSED);
+        fails(tx.execute("DELETE FROM t", ()).await, CLOSED);
+        fails(snapshot.query("SELECT 1", ()).await, CLOSED);
+        fails(clone.status().await, CLOSED);
+        assert_eq!(admin.members().await, Err(AdminError::Closed));
+        assert_eq!(admin.remove("x", false).await, Err(AdminError::Closed));
+        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+        clone.close().await;
+        single.node.stop().await;
     });
 }
 
