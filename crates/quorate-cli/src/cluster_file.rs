@@ -7,6 +7,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use quorate_env::Env;
+use rustix::process::{Pid, test_kill_process};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Context as _, Error, Result};
@@ -35,6 +37,22 @@ pub struct NodeProcess {
     pub http_addr: Option<String>,
     /// The data directory of the node.
     pub data_dir: PathBuf,
+}
+
+impl NodeProcess {
+    /// Returns whether the process runs. Another process may have got its id since it ended, so the process must also
+    /// hold the lock of the node's data directory.
+    pub fn is_running(&self) -> bool {
+        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
+        pid.is_some_and(|pid| test_kill_process(pid).is_ok()) && is_locked(&self.data_dir)
+    }
+}
+
+/// Returns whether a process uses a data directory. A node that starts at this moment may find the lock taken; it tries
+/// again for some seconds.
+fn is_locked(data_dir: &Path) -> bool {
+    let locked = Env::real().disk().lock_dir(data_dir).map(drop);
+    locked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
 }
 
 impl ClusterFile {
@@ -101,6 +119,20 @@ mod tests {
         ClusterFile::remove(dir.path()).unwrap();
         ClusterFile::remove(dir.path()).unwrap();
         assert_eq!(ClusterFile::read(dir.path()).unwrap(), None);
+    }
+
+    /// An ended node's process id may belong to any other process: here, to this test.
+    #[test]
+    fn a_process_that_holds_no_lock_is_not_the_node() {
+        let dir = tempfile::tempdir().unwrap();
+        let data_dir = dir.path().to_owned();
+        let node = NodeProcess { id: 1, pid: std::process::id(), peer_addr: "h:1".into(), http_addr: None, data_dir };
+        assert!(!node.is_running());
+        let lock = Env::real().disk().lock_dir(dir.path()).unwrap();
+        assert!(node.is_running());
+        assert!(!NodeProcess { pid: i32::MAX.cast_unsigned(), ..node.clone() }.is_running());
+        drop(lock);
+        assert!(!node.is_running());
     }
 
     #[test]

@@ -15,7 +15,6 @@ use std::time::Instant;
 
 use clap::Args;
 use quorate::SecretSource;
-use rustix::process::{Pid, test_kill_process};
 
 use self::control::Control;
 use self::supervisor::Supervisor;
@@ -88,9 +87,7 @@ pub async fn run(args: &DevArgs) -> Result<()> {
 
 async fn restart_ended(dir: &Path) -> Result<()> {
     for node in cluster(dir)?.nodes {
-        let is_alive =
-            i32::try_from(node.pid).ok().and_then(Pid::from_raw).is_some_and(|pid| test_kill_process(pid).is_ok());
-        if !is_alive {
+        if !node.is_running() {
             control::restart(dir, node.id).await?;
         }
     }
@@ -108,6 +105,10 @@ async fn print_pid(dir: &Path, which: Which) -> Result<()> {
     };
     let node = cluster.nodes.iter().find(|node| node.id == id);
     let node = node.ok_or_else(|| Error::new(format!("there is no node {id}")))?;
+    if !node.is_running() {
+        let restart = say::restart_command(id, dir);
+        return Err(Error::new(format!("node {id} does not run. Start it again: {restart}")));
+    }
     print(&format!("{}\n", node.pid))
 }
 
