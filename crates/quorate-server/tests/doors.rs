@@ -112,7 +112,7 @@ fn a_node_without_a_majority_is_not_ready() {
             cluster.kill(others[1]);
             until("the loss to be noticed", || !is_ready(&server)).await;
             let why = reasons(&server);
-            let known = ["was not heard of for", "without a majority", "no leader is known"];
+            let known = ["has not been heard from for", "without a majority", "no leader is known"];
             assert!(known.iter().any(|known| why.contains(known)), "{why}");
             assert_eq!(get(&server, "/health").0, 200, "the process should not be restarted");
 

@@ -33,11 +33,11 @@ pub enum NotReady {
     #[error("no leader is known")]
     NoLeader,
     /// The last known leader is silent.
-    #[error("the leader, '{name}', was not heard of for {} s", .silence.as_secs())]
+    #[error("the leader, '{name}', has not been heard from for {} s", .silence.as_secs())]
     LeaderSilent {
         /// Its name.
         name: String,
-        /// For how long nothing was heard of it.
+        /// For how long the node has not heard from it.
         silence: Duration,
     },
     /// The leader answers, but sends nothing.
@@ -208,6 +208,7 @@ mod tests {
         let none = |status: &mut Status| (status.leader, status.standing.last_leader) = (None, None);
         assert_eq!(reasons(none), [NotReady::NoLeader]);
         let silent = NotReady::LeaderSilent { name: "n2".to_owned(), silence: LONG };
+        assert_eq!(silent.to_string(), "the leader, 'n2', has not been heard from for 60 s");
         let is_gone = |status: &mut Status| {
             status.leader = None;
             status.standing.leader_silent_for = Some(LONG);
