@@ -20,6 +20,9 @@ const NEW_PHRASE: i64 = 1000;
 const BEGINS_TEXT: i64 = 120;
 const BEGINS_SENTENCE: i64 = 100;
 
+/// The most tokens of a snippet; SQLite takes a larger number for this one.
+const TOKENS_MAX: i64 = 64;
+
 /// How many bytes of work a visited instance counts as.
 const INSTANCE_BYTES: usize = 16;
 
@@ -44,10 +47,11 @@ pub(super) fn snippet(found: &Found<'_>, work: &mut Work<'_>) -> Result<Answer<'
     if found.call.len() != 5 {
         return Err(wrong_number("snippet"));
     }
-    let tokens = found.call.integer(4);
-    let tokens = i64::from(i32::try_from(tokens).unwrap_or(i32::MAX));
+    let tokens = found.call.integer(4).min(TOKENS_MAX);
     if tokens < 1 {
-        return Err(Failed::Text("snippet() returns 1 token at least; ask for 1 to 64".to_owned()));
+        let text =
+            format!("snippet() needs a number of tokens from 1 on; more than {TOKENS_MAX} count as {TOKENS_MAX}");
+        return Err(Failed::Text(text));
     }
     let best = Search::new(found, tokens).best(work)?;
     let Some(text) = found.text(best.column)? else { return Ok(Answer::Null) };
@@ -71,10 +75,9 @@ fn wrong_number(name: &str) -> Failed {
     Failed::Text(format!("wrong number of arguments to function {name}()"))
 }
 
-/// Returns the requested column, as a C `int`.
-#[expect(clippy::cast_possible_truncation, reason = "SQLite truncates the number in the same way")]
+/// Returns the requested column, as a C `int`; -1 for all negative numbers, and the largest `int` for all larger ones.
 fn column_of(found: &Found<'_>) -> i32 {
-    found.call.integer(0) as i32
+    i32::try_from(found.call.integer(0).max(-1)).unwrap_or(i32::MAX)
 }
 
 fn text_of<'a>(found: &Found<'a>, argument: usize) -> Result<&'a [u8], Failed> {

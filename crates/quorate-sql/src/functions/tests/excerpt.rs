@@ -74,13 +74,32 @@ fn excerpts_of_many_instances_are_fast() {
 }
 
 #[test]
+fn numbers_beyond_their_range_mean_what_they_do_in_sqlite() {
+    let (own, theirs) = (own(), Connection::open_in_memory().unwrap());
+    for conn in [&own, &theirs] {
+        conn.execute_batch("CREATE VIRTUAL TABLE t USING fts5(one, two)").unwrap();
+        conn.execute("INSERT INTO t VALUES (?1, 'a fox')", ["fox b c d e f g h i j ".repeat(20)]).unwrap();
+    }
+    let tokens = [64, 65, 100, 1 << 32, (1 << 32) + 3, i64::MAX].map(|tokens| (0, tokens));
+    let columns = [2, 1 << 31, 1 << 32, (1 << 32) + 1, i64::MAX, -2, -(1 << 32), i64::MIN].map(|column| (column, 5));
+    for (column, tokens) in tokens.into_iter().chain(columns) {
+        for call in
+            [format!("snippet(t, {column}, '[', ']', '...', {tokens})"), format!("highlight(t, {column}, '', '!')")]
+        {
+            let sql = format!("SELECT {call} FROM t('fox')");
+            assert_eq!(super::run(&own, &sql, &[]), super::run(&theirs, &sql, &[]), "{call}");
+        }
+    }
+}
+
+#[test]
 fn wrong_arguments_of_excerpts_are_errors() {
     let conn = own();
     conn.execute_batch("CREATE VIRTUAL TABLE t USING fts5(one); INSERT INTO t VALUES ('a b c')").unwrap();
     let fails = |call: &str| run(&conn, &format!("SELECT {call} FROM t('b')"), &[]).unwrap_err();
     assert!(fails("snippet(t, 0, '[', ']', '...')").contains("wrong number of arguments to function snippet()"));
     assert!(fails("highlight(t, 0)").contains("wrong number of arguments to function highlight()"));
-    assert!(fails("snippet(t, 0, '[', ']', '...', 0)").contains("1 token at least"));
+    assert!(fails("snippet(t, 0, '[', ']', '...', 0)").contains("from 1 on; more than 64 count as 64"));
     let long = "highlight(t, 0, printf('%.*c', 900000000, 'x'), '')";
     conn.set_limit(rusqlite::limits::Limit::SQLITE_LIMIT_LENGTH, 1_000_000).unwrap();
     assert!(run(&conn, &format!("SELECT {long} FROM t('b')"), &[]).is_err());
