@@ -126,8 +126,12 @@ fn members_of_one_machine_get_ports_of_their_own() {
     assert!(same.contains("two members have the address 127.0.0.1:7001"), "{same}");
     assert!(!dir.path().join("secret").exists());
     let printed = succeeded(&init("a=127.0.0.1:7001,b=127.0.0.1:7002,c=10.0.0.3:7001"));
-    for expected in ["7001, HTTP at 127.0.0.1:8001", "7002, HTTP at 127.0.0.1:8002", "7001, HTTP at 127.0.0.1:8001"] {
-        assert!(printed.contains(expected), "{printed}");
+    for expected in [
+        "node a at 127.0.0.1:7001, HTTP at 127.0.0.1:8001",
+        "node b at 127.0.0.1:7002, HTTP at 127.0.0.1:8002",
+        "node c at 10.0.0.3:7001, HTTP at 127.0.0.1:8001",
+    ] {
+        assert!(printed.contains(expected), "{expected}: {printed}");
     }
 }
 
