@@ -8,17 +8,9 @@ use super::{FromRow, RowError, RowRef};
 
 #[cfg(any(feature = "chrono", feature = "jiff", feature = "time"))]
 mod calendar;
-#[cfg(feature = "chrono")]
-mod of_chrono;
-#[cfg(feature = "jiff")]
-mod of_jiff;
-#[cfg(feature = "rust_decimal")]
-mod of_rust_decimal;
-#[cfg(feature = "serde_json")]
-mod of_serde_json;
-#[cfg(feature = "time")]
-mod of_time;
-#[cfg(feature = "uuid")]
-mod of_uuid;
+#[cfg(any(feature = "chrono", feature = "jiff", feature = "time"))]
+mod dates;
+#[cfg(any(feature = "rust_decimal", feature = "serde_json", feature = "uuid"))]
+mod others;
 
 single!(Bytes);
