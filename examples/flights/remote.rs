@@ -1,6 +1,7 @@
 //! Access to the cluster as a database through `quorate::Sql`, which only this module uses.
 
-use quorate::{Client, ClientConfig, Level, SecretSource, Sql, Value, sql::RowRef};
+use quorate::sql::RowRef;
+use quorate::{Client, ClientConfig, Level, SecretSource, Sql, Value};
 use rusqlite::types::Value as Plain;
 
 use crate::Result;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use quorate::{Error, Level, Optimistic, Params, Sql, migrations, params, sql::MigrateError};
+use quorate::sql::MigrateError;
+use quorate::{Error, Level, Optimistic, Params, Sql, migrations, params};
 use serde::{Deserialize, Serialize};
 
 /// The maximum number of orders on a page of a listing.

@@ -17,7 +17,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use common::{Page, show};
-use quorate::{Level, sim::SimHooks};
+use quorate::Level;
+use quorate::sim::SimHooks;
 use quorate_env::Env;
 use quorate_server::http::HttpServer;
 use serde_json::Value;

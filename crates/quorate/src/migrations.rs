@@ -217,7 +217,8 @@ impl Sql {
     ///
     /// ```
     /// # async fn f(sql: quorate::Sql) -> Result<(), Box<dyn std::error::Error>> {
-    /// use quorate::{Migrations, sql::Migration};
+    /// use quorate::sql::Migration;
+    /// use quorate::Migrations;
     ///
     /// let migrations = Migrations::new([
     ///     Migration::new("0001_users.sql", "CREATE TABLE users (id INTEGER PRIMARY KEY, name TEXT NOT NULL) STRICT")?,

@@ -120,7 +120,8 @@ impl RestoreError {
 ///
 /// ```no_run
 /// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
-/// use quorate::{Config, Node, restore::RestoreOptions};
+/// use quorate::restore::RestoreOptions;
+/// use quorate::{Config, Node};
 ///
 /// let config = Config::load("node.toml")?;
 /// quorate::restore("monday.db", &config, &RestoreOptions::default()).await?;

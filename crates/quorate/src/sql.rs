@@ -235,7 +235,8 @@ impl Sql {
     /// A transfer that must not overdraw:
     ///
     /// ```
-    /// use quorate::{Error, Sql, sql::Committed};
+    /// use quorate::sql::Committed;
+    /// use quorate::{Error, Sql};
     ///
     /// async fn transfer(sql: &Sql, from: &str, to: &str, amount: i64) -> Result<Committed<bool>, Error> {
     ///     sql.transact(|tx| async move {
@@ -254,7 +255,8 @@ impl Sql {
     /// The closure's error may be any that is made from an [`Error`]:
     ///
     /// ```
-    /// # use quorate::{Error, Sql, sql::Committed};
+    /// # use quorate::sql::Committed;
+    /// # use quorate::{Error, Sql};
     /// enum SeatError {
     ///     SoldOut,
     ///     Database(Error),

@@ -16,10 +16,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use quorate::{
-    ClientConfig, Error, Level, Sql, backup,
-    backup::{BackupError, BackupInfo, BackupOptions},
-};
+use quorate::backup::{BackupError, BackupInfo, BackupOptions};
+use quorate::{ClientConfig, Error, Level, Sql, backup};
 use support::{Cluster, run, secret, until};
 use tempfile::TempDir;
 use tokio::sync::watch;

@@ -10,7 +10,9 @@
 
 mod support;
 
-use quorate::{Config, Node, StartError, config::Durability, restore, restore::RestoreOptions};
+use quorate::config::Durability;
+use quorate::restore::RestoreOptions;
+use quorate::{Config, Node, StartError, restore};
 use support::dying::DyingDisk;
 use support::run;
 use tempfile::TempDir;

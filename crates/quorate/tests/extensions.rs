@@ -15,10 +15,10 @@ mod support;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use quorate::{
-    ClientConfig, Error, Extensions, FailureKind, Level, Node, Sql, Value, params, sim::SimHooks, sql::Aggregator,
-    types::ValueRef, verify,
-};
+use quorate::sim::SimHooks;
+use quorate::sql::Aggregator;
+use quorate::types::ValueRef;
+use quorate::{ClientConfig, Error, Extensions, FailureKind, Level, Node, Sql, Value, params, verify};
 use quorate_env::Env;
 use support::{Cluster, Single, run, secret};
 

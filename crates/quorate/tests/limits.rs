@@ -13,7 +13,8 @@ mod support;
 
 use std::time::Duration;
 
-use quorate::{Client, ClientConfig, Error, Level, Node, Sql, config::SqlOptions};
+use quorate::config::SqlOptions;
+use quorate::{Client, ClientConfig, Error, Level, Node, Sql};
 use support::{PATIENCE, Single, on_both, run, secret};
 
 /// A query that runs until it is stopped.

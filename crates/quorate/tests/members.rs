@@ -15,11 +15,9 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 use bytes::Bytes;
-use quorate::{
-    Admin, Client, ClientConfig, Config, Ended, Error, Level, Node, SecretSource, StartError,
-    admin::{AdminError, Admission, Admitted},
-    backup::BackupOptions,
-};
+use quorate::admin::{AdminError, Admission, Admitted};
+use quorate::backup::BackupOptions;
+use quorate::{Admin, Client, ClientConfig, Config, Ended, Error, Level, Node, SecretSource, StartError};
 use support::{Cluster, PATIENCE, run, secret, until};
 use tempfile::TempDir;
 

@@ -14,10 +14,8 @@ mod support;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use quorate::{
-    Error, Level, Migrations, Sql,
-    sql::{MigrateError, Migration},
-};
+use quorate::sql::{MigrateError, Migration};
+use quorate::{Error, Level, Migrations, Sql};
 use support::{Cluster, Single, on_both, run};
 
 const FIRST: (&str, &str) =

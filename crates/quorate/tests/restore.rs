@@ -17,15 +17,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use prost::Message;
-use quorate::{
-    Config, Error, FailureKind, Level, Node, Position, SecretSource, Sql, StartError,
-    admin::Living,
-    backup::{BackupOptions, FileError},
-    restore,
-    restore::{RestoreError, RestoreOptions},
-    sim::restore_in,
-    types::Epoch,
-};
+use quorate::admin::Living;
+use quorate::backup::{BackupOptions, FileError};
+use quorate::restore::{RestoreError, RestoreOptions};
+use quorate::sim::restore_in;
+use quorate::types::Epoch;
+use quorate::{Config, Error, FailureKind, Level, Node, Position, SecretSource, Sql, StartError, restore};
 use quorate_env::{Env, Instant};
 use quorate_model::{CommandResult, ControlCommand, ControlReply, Origin, Outcome, Proposal, SessionId, codec};
 use quorate_sql::logical_hash;

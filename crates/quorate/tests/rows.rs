@@ -13,7 +13,8 @@ mod support;
 
 use std::num::NonZeroU8;
 
-use quorate::{Error, FromRow, Level, Rows, Sql, Value, sql::FromValue};
+use quorate::sql::FromValue;
+use quorate::{Error, FromRow, Level, Rows, Sql, Value};
 use support::on_both;
 
 #[derive(Debug, FromRow, PartialEq)]

@@ -16,7 +16,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use quorate::{Config, Error, Sql, config::Timing, sim::SimHooks};
+use quorate::config::Timing;
+use quorate::sim::SimHooks;
+use quorate::{Config, Error, Sql};
 use quorate_env::{Env, Parts, Rng, WallClock};
 use quorate_model::codec::decode_proposal;
 use quorate_model::{

@@ -12,7 +12,8 @@ mod support;
 
 use std::time::Duration;
 
-use quorate::{Client, ClientConfig, Config, Error, FailureKind, Level, Node, Snapshot, Sql, sql::RowStream};
+use quorate::sql::RowStream;
+use quorate::{Client, ClientConfig, Config, Error, FailureKind, Level, Node, Snapshot, Sql};
 use support::{PATIENCE, Single, on_both, run, secret};
 use tempfile::TempDir;
 

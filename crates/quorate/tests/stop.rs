@@ -6,8 +6,9 @@ mod support;
 
 use std::time::{Duration, Instant};
 
+use quorate::config::SqlOptions;
 use quorate::limits::BUDGET_MAX;
-use quorate::{Error, Node, config::SqlOptions};
+use quorate::{Error, Node};
 use support::{Single, run, until};
 
 /// The time within which the node must stop.

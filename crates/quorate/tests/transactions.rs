@@ -14,7 +14,8 @@ mod support;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use quorate::{Error, Level, Optimistic, Position, Sql, Step, Value, sql::Committed};
+use quorate::sql::Committed;
+use quorate::{Error, Level, Optimistic, Position, Sql, Step, Value};
 use support::{Cluster, on_both, run};
 
 async fn counters(sql: &Sql) -> Result<Position, Error> {

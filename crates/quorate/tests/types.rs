@@ -19,10 +19,8 @@ use chrono::{DateTime, FixedOffset, NaiveDate, NaiveDateTime, NaiveTime, Utc};
 use jiff::civil;
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Cases, TestRunner};
-use quorate::{
-    Error, FromRow, Rows, Sql, Value,
-    sql::{FromRowOwned, FromValue},
-};
+use quorate::sql::{FromRowOwned, FromValue};
+use quorate::{Error, FromRow, Rows, Sql, Value};
 use rust_decimal::Decimal;
 use serde::Deserialize;
 use serde_json::json;

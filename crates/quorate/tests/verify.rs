@@ -13,7 +13,8 @@ mod support;
 
 use std::path::PathBuf;
 
-use quorate::{ClientConfig, admin::Difference, verify};
+use quorate::admin::Difference;
+use quorate::{ClientConfig, verify};
 use support::{Cluster, run, secret};
 use tokio::sync::watch;
 

@@ -26,7 +26,8 @@ const REACH_MAX: Duration = Duration::from_secs(20);
 ///
 /// ```no_run
 /// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
-/// use quorate::{ClientConfig, SecretSource, backup::BackupOptions};
+/// use quorate::backup::BackupOptions;
+/// use quorate::{ClientConfig, SecretSource};
 ///
 /// let config = ClientConfig::new(["10.0.0.1:7001", "10.0.0.2:7001"], SecretSource::File("secret".into()));
 /// let backup = quorate::backup(config, "monday.db", &BackupOptions::default()).await?;

@@ -3,11 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorate::{
-    Client, ClientConfig, Error, Level, Node, Sql,
-    config::SqlOptions,
-    sim::{SimHooks, TuneStore},
-};
+use quorate::config::SqlOptions;
+use quorate::sim::{SimHooks, TuneStore};
+use quorate::{Client, ClientConfig, Error, Level, Node, Sql};
 use quorate_env::Env;
 
 use crate::support::{PATIENCE, Single, on_both, run, secret};

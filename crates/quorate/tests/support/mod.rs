@@ -19,7 +19,8 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use quorate::{Client, ClientConfig, Config, Error, Node, SecretSource, Sql, sim::SimHooks};
+use quorate::sim::SimHooks;
+use quorate::{Client, ClientConfig, Config, Error, Node, SecretSource, Sql};
 use quorate_env::Env;
 use quorate_wire::{CallError, Dialer, DialerConfig, Identity, Purpose, Role, Secret};
 use tempfile::TempDir;

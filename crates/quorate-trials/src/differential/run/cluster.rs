@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use quorate::{
-    Error, Failure, Level as ReadLevel, Optimistic, Params, Position, Rows, Sql,
-    sql::{Param, StatementResult},
-};
+use quorate::sql::{Param, StatementResult};
+use quorate::{Error, Failure, Level as ReadLevel, Optimistic, Params, Position, Rows, Sql};
 
 use super::generate::call_of;
 use super::plain::passed;

@@ -1,9 +1,7 @@
 //! Generates units of work from the seed and the schema that plain SQLite has. So equal seeds make equal runs.
 
-use quorate::{
-    Step, Value,
-    sql::{Column, Param},
-};
+use quorate::sql::{Column, Param};
+use quorate::{Step, Value};
 use quorate_env::Rng;
 
 use super::unit::{Call, Level, Unit};

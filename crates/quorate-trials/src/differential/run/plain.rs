@@ -6,10 +6,8 @@
 
 use std::path::PathBuf;
 
-use quorate::{
-    Value,
-    sql::{Column, Param},
-};
+use quorate::Value;
+use quorate::sql::{Column, Param};
 use quorate_sql::plain;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, ToSql};

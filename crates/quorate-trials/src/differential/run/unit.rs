@@ -2,10 +2,8 @@
 
 use std::fmt;
 
-use quorate::{
-    Value,
-    sql::{Param, Statement},
-};
+use quorate::Value;
+use quorate::sql::{Param, Statement};
 
 use super::generate::is_hopeless;
 

@@ -9,7 +9,8 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorate::{Config, Error, Level, Node, Sql, sql::Param};
+use quorate::sql::Param;
+use quorate::{Config, Error, Level, Node, Sql};
 
 use super::Source;
 use super::books::shown;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use quorate::{Client, Error, Level, Sql, sql::Param};
+use quorate::sql::Param;
+use quorate::{Client, Error, Level, Sql};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 

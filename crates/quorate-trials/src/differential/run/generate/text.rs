@@ -2,10 +2,8 @@
 //!
 //! Invariant: everything is added from left to right, so the parameters are in the order of their places.
 
-use quorate::{
-    Value,
-    sql::{Param, Statement},
-};
+use quorate::Value;
+use quorate::sql::{Param, Statement};
 
 use super::super::unit::Call;
 use super::Dice;

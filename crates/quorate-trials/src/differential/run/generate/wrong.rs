@@ -1,6 +1,7 @@
 //! Generates statements that fail, whatever the rows are.
 
-use quorate::{Value, sql::Param};
+use quorate::Value;
+use quorate::sql::Param;
 
 use super::ddl::call_of;
 use super::{Call, Generator};
