@@ -28,6 +28,7 @@ pub mod mutant;
 pub mod net;
 mod priority;
 mod rng;
+pub mod serving;
 pub mod signal;
 mod task;
 mod throttle;

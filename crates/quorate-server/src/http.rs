@@ -13,11 +13,12 @@ use std::pin::pin;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-use futures_util::future::{Either, select};
+use futures_util::future::select;
 use quorate::{Node, Observer};
 use quorate_env::net::Listener;
-use quorate_env::{Env, sleep, timeout, unpoisoned};
-use tokio::sync::{oneshot, watch};
+use quorate_env::serving::{Order, Orders};
+use quorate_env::{Env, timeout, unpoisoned};
+use tokio::sync::oneshot;
 
 pub use crate::ask::ANSWER_TIME_MAX;
 use crate::ask::Asks;
@@ -84,13 +85,6 @@ impl ServeError {
     }
 }
 
-/// The order to all connections. They end at once when its sender is dropped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Order {
-    Serve,
-    Drain,
-}
-
 /// The node that the port shows, once it is set.
 #[derive(Debug, Default)]
 struct Shown(RwLock<Option<Observer>>);
@@ -106,7 +100,7 @@ impl Shown {
 pub struct HttpServer {
     addr: String,
     shown: Arc<Shown>,
-    orders: watch::Sender<Order>,
+    orders: Orders,
     /// Its sender sends nothing. It is dropped when the port's thread has ended.
     ended: oneshot::Receiver<()>,
 }
@@ -130,7 +124,7 @@ pub async fn serve(listen: &str) -> Result<HttpServer, ServeError> {
 /// Those of [`serve`].
 pub async fn serve_in(env: &Env, listen: &str) -> Result<HttpServer, ServeError> {
     let shown = Arc::new(Shown::default());
-    let (orders, order) = watch::channel(Order::Serve);
+    let (orders, order) = Orders::new();
     let (started, starting) = oneshot::channel();
     let (end, ended) = oneshot::channel::<()>();
     let (places, asks) = (Arc::new(Places::default()), Asks::new(env, ASKS_MAX));
@@ -140,7 +134,7 @@ pub async fn serve_in(env: &Env, listen: &str) -> Result<HttpServer, ServeError>
         match port.env.net().listen(&addr).await {
             Err(error) => drop(started.send(Err(ServeError::Listen { addr, error }))),
             Ok(listener) => {
-                // If the caller has stopped waiting, the sender of the order is gone, too, and ends the port.
+                // If the caller has stopped waiting, the orders are gone, too, which ends the port.
                 let _ = started.send(Ok(listener.local_addr()));
                 port.run(listener, order).await;
             }
@@ -166,7 +160,7 @@ impl HttpServer {
 
     /// Closes the port cleanly: current requests are answered within [`STOP_TIME_MAX`].
     pub async fn stop(self) {
-        self.orders.send_replace(Order::Drain);
+        self.orders.drain();
         // Nothing is ever sent: this waits until the sender is dropped.
         let _ = self.ended.await;
     }
@@ -182,30 +176,20 @@ struct Port {
 }
 
 impl Port {
-    /// Accepts connections until the order changes, then waits until they have ended.
-    async fn run(self, listener: Arc<dyn Listener>, order: watch::Receiver<Order>) {
-        let mut changes = order.clone();
-        let changed = pin!(changes.changed());
-        let accepting = pin!(self.accept(&*listener, &order));
-        let Either::Left((Ok(()), _)) = select(changed, accepting).await else { return };
-        let _ = timeout(STOP_TIME_MAX, self.places.all_free()).await;
-    }
-
-    async fn accept(&self, listener: &dyn Listener, order: &watch::Receiver<Order>) {
-        loop {
-            match listener.accept().await {
-                Ok((stream, from)) => {
-                    let (port, order, mut place) = (self.clone(), order.clone(), self.places.take(&from));
-                    self.env.spawn(async move {
-                        let serving = pin!(connection::serve(&port, stream, order));
-                        select(serving, pin!(place.lost())).await;
-                    });
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "could not accept an HTTP connection");
-                    sleep(ACCEPT_PAUSE).await;
-                }
-            }
+    /// Accepts connections until the port is stopped, then waits until they have ended.
+    async fn run(self, listener: Arc<dyn Listener>, mut order: Order) {
+        let of_connections = order.clone();
+        let start = |stream, from: String| {
+            let (port, order, mut place) = (self.clone(), of_connections.clone(), self.places.take(&from));
+            self.env.spawn(async move {
+                let serving = pin!(connection::serve(&port, stream, order));
+                select(serving, pin!(place.lost())).await;
+            });
+        };
+        let failed = |error| tracing::warn!(%error, "could not accept an HTTP connection");
+        order.accept(&*listener, ACCEPT_PAUSE, start, failed).await;
+        if order.is_to_drain() {
+            let _ = order.until_dropped(timeout(STOP_TIME_MAX, self.places.all_free())).await;
         }
     }
 }

@@ -6,17 +6,16 @@
 //!   the places of the others.
 
 use std::fmt;
-use std::future::Future;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::{self, BoxFuture, Either, FutureExt};
+use futures_util::future::{self, BoxFuture, FutureExt};
 use quorate_env::net::{BoxStream, Listener};
-use quorate_env::{Env, sleep, timeout};
+use quorate_env::serving::{Order, Orders};
+use quorate_env::{Env, timeout};
 use tokio::io::AsyncWriteExt;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::{CallFailure, FailureKind, HandshakeError};
 use crate::handshake::{self, Gate};
@@ -83,18 +82,11 @@ impl ServerConfig {
     }
 }
 
-/// The order to all connections. They end at once when its sender is dropped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Order {
-    Serve,
-    Drain,
-}
-
 /// A running server. Dropping it ends it at once, with all its connections.
 #[derive(Debug)]
 pub struct Server {
     addr: String,
-    orders: watch::Sender<Order>,
+    orders: Orders,
     shared: Arc<Shared>,
 }
 
@@ -111,7 +103,7 @@ pub struct Connections {
 
 /// Starts to serve the connections of a listener, in tasks of `env`.
 pub fn serve(env: &Env, listener: Arc<dyn Listener>, config: ServerConfig, handler: Arc<dyn Handler>) -> Server {
-    let (orders, order) = watch::channel(Order::Serve);
+    let (orders, mut order) = Orders::new();
     let addr = listener.local_addr();
     let shared = Shared {
         env: env.clone(),
@@ -123,7 +115,13 @@ pub fn serve(env: &Env, listener: Arc<dyn Listener>, config: ServerConfig, handl
         handler,
     };
     let shared = Arc::new(shared);
-    env.spawn(accept(Arc::clone(&shared), listener, order));
+    let accepting = Arc::clone(&shared);
+    env.spawn(async move {
+        let of_connections = order.clone();
+        let start = |stream, from| accepting.start_handshake(stream, from, of_connections.clone());
+        let failed = |error| tracing::warn!(%error, "could not accept a connection");
+        order.accept(&*listener, ACCEPT_PAUSE, start, failed).await;
+    });
     Server { addr, orders, shared }
 }
 
@@ -142,27 +140,9 @@ impl Server {
     /// Stops cleanly: accepts nothing more, answers the calls that it has begun, fails streams, and closes. Work that
     /// is not done within `limit` is dropped.
     pub async fn stop(self, limit: Duration) {
-        self.orders.send_replace(Order::Drain);
-        // Each task of the server holds a receiver until it ends. Dropping `self` ends those that exceed the limit.
-        let _ = timeout(limit, self.orders.closed()).await;
-    }
-}
-
-/// Returns the output of a future; `None` if the server stops first.
-async fn until_stopped<T>(order: &mut watch::Receiver<Order>, future: impl Future<Output = T>) -> Option<T> {
-    let stopped = pin!(order.wait_for(|order| *order != Order::Serve));
-    match future::select(stopped, pin!(future)).await {
-        Either::Left(_) => None,
-        Either::Right((output, _)) => Some(output),
-    }
-}
-
-/// Returns the output of a future; `None` if the server is dropped first.
-async fn until_dropped<T>(order: &mut watch::Receiver<Order>, future: impl Future<Output = T>) -> Option<T> {
-    let dropped = pin!(async { while order.changed().await.is_ok() {} });
-    match future::select(dropped, pin!(future)).await {
-        Either::Left(_) => None,
-        Either::Right((output, _)) => Some(output),
+        self.orders.drain();
+        // Dropping `self` ends the tasks that exceed the limit.
+        let _ = timeout(limit, self.orders.all_ended()).await;
     }
 }
 
@@ -204,22 +184,9 @@ impl fmt::Debug for Shared {
     }
 }
 
-async fn accept(shared: Arc<Shared>, listener: Arc<dyn Listener>, mut order: watch::Receiver<Order>) {
-    loop {
-        let Some(accepted) = until_stopped(&mut order, listener.accept()).await else { return };
-        match accepted {
-            Ok((stream, from)) => shared.start_handshake(stream, from, order.clone()),
-            Err(error) => {
-                tracing::warn!(%error, "could not accept a connection");
-                sleep(ACCEPT_PAUSE).await;
-            }
-        }
-    }
-}
-
 impl Shared {
     /// Admits a new connection to the handshake, or refuses it if there are too many that are not authenticated yet.
-    fn start_handshake(self: &Arc<Self>, mut stream: BoxStream, from: String, order: watch::Receiver<Order>) {
+    fn start_handshake(self: &Arc<Self>, mut stream: BoxStream, from: String, order: Order) {
         let Some(place) = self.unproven.take() else {
             self.refusals.busy();
             // A new connection accepts a few bytes at once. If it does not, waiting would not help.
@@ -239,10 +206,10 @@ impl Shared {
         mut sink: Sink,
         from: &str,
         unproven: OwnedSemaphorePermit,
-        mut order: watch::Receiver<Order>,
+        mut order: Order,
     ) {
         let handshake = self.authenticate(&mut reader, &mut sink, from);
-        let Some(authenticated) = until_stopped(&mut order, handshake).await else { return };
+        let Some(authenticated) = order.until_stopped(handshake).await else { return };
         drop(unproven);
         match authenticated {
             Ok((peer, place)) => {

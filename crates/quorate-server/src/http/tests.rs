@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "tests stop at the first surprise")]
 
 use quorate_env::net::BoxStream;
-use quorate_env::{Env, Instant};
+use quorate_env::{Env, Instant, sleep};
 use quorate_env_sim::SimWorld;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 

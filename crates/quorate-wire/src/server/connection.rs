@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::{self, Either};
+use quorate_env::serving::Order;
 use quorate_env::signal::Signal;
 use quorate_env::{Env, lock, timeout};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 
 use crate::error::{CallFailure, FailureKind, LinkError};
@@ -21,7 +22,7 @@ use crate::message::Message;
 use crate::outbox::{self, Item, Outbox};
 use crate::stream::Streams;
 
-use super::{Handler, Order, until_dropped, until_stopped};
+use super::Handler;
 
 struct Connection {
     env: Env,
@@ -60,7 +61,7 @@ pub(super) async fn serve(
     handler: &Arc<dyn Handler>,
     mut reader: Reader,
     mut sink: Sink,
-    mut order: watch::Receiver<Order>,
+    mut order: Order,
 ) {
     reader.set_content_max(peer.limits.frame_max());
     let outbox = Arc::new(Outbox::default());
@@ -81,7 +82,7 @@ pub(super) async fn serve(
         Either::Left((ended, _)) => ended,
         Either::Right((Some(ended), _)) => ended,
         // The server is stopping. Queued messages are still written.
-        Either::Right((None, write)) => until_dropped(&mut later_order, write).await.unwrap_or(Ok(())),
+        Either::Right((None, write)) => later_order.until_dropped(write).await.unwrap_or(Ok(())),
     };
     if let Err(error) = ended {
         tracing::debug!(peer = %connection.peer.addr, %error, "an accepted connection broke");
@@ -95,11 +96,11 @@ impl Connection {
     async fn listen_until_stopped(
         self: &Arc<Self>,
         reader: &mut Reader,
-        order: &mut watch::Receiver<Order>,
+        order: &mut Order,
     ) -> Option<Result<(), LinkError>> {
-        match until_stopped(order, self.listen(reader)).await {
+        match order.until_stopped(self.listen(reader)).await {
             Some(ended) => Some(ended),
-            None => until_dropped(order, self.drain()).await.map_or(Some(Ok(())), |()| None),
+            None => order.until_dropped(self.drain()).await.map_or(Some(Ok(())), |()| None),
         }
     }
 
