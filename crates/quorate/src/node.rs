@@ -272,7 +272,7 @@ pub async fn tick(node: &Node) -> Result<(), Error> {
     node.gateway.check(&tick)?;
     let proposal = codec::encode_proposal(&Proposal::new(None, vec![tick]))?;
     let proposed = node.gateway.consensus.propose(proposal).await;
-    let (_, outcome) = proposed.map_err(|error| Error::Unavailable(error.to_string()))?;
+    let (_, outcome) = proposed.map_err(|error| Error::Unavailable(error.into()))?;
     outcome?;
     Ok(())
 }
