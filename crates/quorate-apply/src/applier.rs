@@ -32,7 +32,7 @@ pub const HASHES_KEPT: usize = 8192;
 /// The most due things that a proposal sweeps at its end.
 pub const SWEPT_PER_ENTRY: usize = 4;
 
-/// The most due things that a tick sweeps. If more are due, the leader proposes another tick at once.
+/// The most due things that a tick sweeps. While more are due, the leader proposes one tick after the other.
 pub const SWEPT_PER_TICK: usize = 256;
 
 /// Applies entries to one machine, on one thread at a time.

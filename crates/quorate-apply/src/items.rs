@@ -17,7 +17,7 @@ use quorate_model::{
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::memory::Memory;
-use crate::{Engine, Scope, Stores, Surroundings, Trouble};
+use crate::{Engine, Scope, Stores, Surroundings, Trouble, no_store};
 
 /// The tables: the items by key, each with its due time before its value; and the due times, each before its key.
 const ITEMS: u8 = 1;
@@ -139,16 +139,13 @@ impl Stores for Memory {
     fn clear_stamp(&mut self) {}
 
     fn read_check(&mut self, _: &ReadCheck) -> Result<(), Trouble> {
-        Err(Failure::new(FailureKind::Refused, "this state machine has no store for the read").into())
+        Err(no_store())
     }
 
     fn run(&mut self, command: &Command, _: Surroundings<'_>) -> Result<CommandResult, Trouble> {
         match command {
             Command::Items(command) => self.run_items(command).map(CommandResult::Items),
-            Command::Control(_) | Command::Sql(_) => {
-                let text = "this state machine has no store for the command; send it to the group that has";
-                Err(Failure::new(FailureKind::Refused, text).into())
-            }
+            Command::Control(_) | Command::Sql(_) => Err(no_store()),
         }
     }
 

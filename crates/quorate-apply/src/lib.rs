@@ -34,4 +34,4 @@ pub mod waits;
 pub use applier::{Applier, DryRunError, DryRunResult, HASHES_KEPT, SWEPT_PER_ENTRY, SWEPT_PER_TICK, check_level};
 pub use machine::{Allowance, Engine, Machine, Records, Scope, SessionRecord, Stores, Surroundings};
 pub use row::AppliedRow;
-pub use trouble::Trouble;
+pub use trouble::{Trouble, no_store};

@@ -21,9 +21,22 @@ pub trait Engine {
     /// Makes the changes of the transaction permanent and visible, and closes it.
     fn commit(&mut self) -> Result<(), StoreFault>;
 
-    /// Undoes the transaction and closes it. If a command has closed it, only what is left of it outside of the data
-    /// is undone. Does nothing if none is open.
+    /// Undoes the transaction and closes it. If a command has closed it, this only resets what the engine keeps about
+    /// it in memory. Does nothing if none is open.
     fn roll_back(&mut self);
+
+    /// Rolls back in the middle of an entry, whose outcome depends on it.
+    ///
+    /// # Errors
+    ///
+    /// A fault if the transaction is still open.
+    fn give_up(&mut self) -> Result<(), StoreFault> {
+        self.roll_back();
+        if self.is_open() {
+            return Err(StoreFault::Io("a transaction can't be rolled back".to_owned()));
+        }
+        Ok(())
+    }
 
     /// Returns whether a transaction is open. A command that fails may have closed it, for instance because its
     /// conflict clause says so.

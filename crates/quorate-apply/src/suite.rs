@@ -14,7 +14,7 @@ use quorate_model::{
     StoreFault,
 };
 
-use crate::{Applier, Machine};
+use crate::{AppliedRow, Applier, Machine};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -83,6 +83,8 @@ enum Kind {
     Rejected,
     Blank,
     Tick,
+    /// Raises the format level before its acts, which may fail.
+    Raise,
 }
 
 /// A batch: its size, entries that run ahead of it, and whether the machine restarts before or after it.
@@ -107,7 +109,11 @@ fn an_act() -> impl Strategy<Value = Act> {
 fn a_step() -> impl Strategy<Value = Step> {
     let mode = prop_oneof![2 => Just(Mode::Atomic), 1 => Just(Mode::Pipeline)];
     let kind = prop_oneof![
-        12 => Just(Kind::Proposal), 1 => Just(Kind::Rejected), 1 => Just(Kind::Blank), 1 => Just(Kind::Tick)
+        12 => Just(Kind::Proposal),
+        1 => Just(Kind::Rejected),
+        1 => Just(Kind::Blank),
+        1 => Just(Kind::Tick),
+        1 => Just(Kind::Raise),
     ];
     let acts = proptest::collection::vec(an_act(), 1..4);
     (acts, mode, (0..=SESSIONS + 1, 1..20_u64, 0..8_u64), kind, 0..3_u64)
@@ -179,10 +185,10 @@ impl<F: Fixture> Node<F> {
     }
 
     /// Everything in which machines must agree.
-    fn state(&mut self) -> (u64, String) {
-        let hash = self.applier().outcome_hash();
+    fn state(&mut self) -> (AppliedRow, String) {
+        let row = self.applier().row().clone();
         let Self { fixture, applier } = self;
-        (hash, fixture.contents(applier.as_mut().unwrap().machine_mut()))
+        (row, fixture.contents(applier.as_mut().unwrap().machine_mut()))
     }
 
     /// Returns the entries of a program, the setup and the sessions first.
@@ -198,7 +204,10 @@ impl<F: Fixture> Node<F> {
             let origin = (step.origin.0 > 0).then_some(Origin { session, sequence, floor });
             let commands = match step.kind {
                 Kind::Tick => vec![ControlCommand::Tick.into()],
-                _ => step.acts.iter().map(|act| self.fixture.command(*act)).collect(),
+                _ => {
+                    let raise = (step.kind == Kind::Raise).then(|| ControlCommand::Raise(FORMAT_LEVEL).into());
+                    raise.into_iter().chain(step.acts.iter().map(|act| self.fixture.command(*act))).collect()
+                }
             };
             (step.kind, step.pause, Proposal { mode: step.mode, ..Proposal::new(origin, commands) })
         });
@@ -207,7 +216,7 @@ impl<F: Fixture> Node<F> {
             now += pause * SECOND;
             let (stamp, bytes) = (Stamp { now, seed: index }, encode_proposal(&proposal).unwrap());
             let payload = match kind {
-                Kind::Proposal | Kind::Tick => Payload::Proposal(stamp, bytes),
+                Kind::Proposal | Kind::Tick | Kind::Raise => Payload::Proposal(stamp, bytes),
                 Kind::Rejected => Payload::Rejected(stamp, bytes),
                 Kind::Blank => Payload::Blank,
             };
@@ -247,7 +256,12 @@ pub fn a_fault_is_never_an_outcome<F: Fixture>() {
         node.set_room(Some(room));
         let fault = loop {
             let left = &entries[outcomes.len()..];
-            let size = split[outcomes.len() % split.len()].size.min(left.len());
+            let Batch { size, ahead, .. } = &split[outcomes.len() % split.len()];
+            if let Some((skip, count)) = ahead {
+                let ahead: Vec<_> = left.iter().skip(*skip).take(*count).cloned().collect();
+                node.applier().prefetch(&ahead);
+            }
+            let size = left.len().min(*size);
             match node.applier().apply_batch(&left[..size], &mut outcomes) {
                 _ if outcomes.len() == entries.len() => break None,
                 Ok(()) => {}

@@ -1,6 +1,6 @@
 //! Why a command had no result.
 
-use quorate_model::{Failure, StoreFault};
+use quorate_model::{Failure, FailureKind, StoreFault};
 
 /// A command that did not succeed: whom that belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,4 +32,9 @@ impl From<StoreFault> for Trouble {
     fn from(fault: StoreFault) -> Self {
         Self::Fault(fault)
     }
+}
+
+/// The failure of a command or a read for which the state machine has no store.
+pub fn no_store() -> Trouble {
+    Failure::new(FailureKind::Refused, "this cluster has no store for it").into()
 }

@@ -1,7 +1,8 @@
 //! Waiters for topics: a blocking pop, a lock, a listener.
 //!
-//! A waiter looks first, and registers before it looks, so that it misses nothing. When an entry that touches its topic
-//! is committed, it is woken, looks again, and may find nothing: another client was faster.
+//! A caller registers, then looks, so it misses nothing. If it finds nothing, it waits. When an entry that touches its
+//! topic is committed, it is woken and looks again. If it finds nothing then, because another client was faster or
+//! because two topics have the same number, it passes its turn on ([`Waiter::pass_on`]), registers again and waits.
 //!
 //! # Invariants
 //!
@@ -136,6 +137,13 @@ impl Waiter {
     }
 }
 
+impl Waiter {
+    /// Wakes the next waiter of the topic, because this one was woken and found nothing for itself.
+    pub fn pass_on(self, woken: Woken) {
+        lock(&self.waits.0).wake(self.topic, woken);
+    }
+}
+
 impl Drop for Waiter {
     fn drop(&mut self) {
         let mut inner = lock(&self.waits.0);
@@ -189,7 +197,10 @@ mod tests {
         assert_eq!(is_woken(&mut third), None);
         drop(first);
         assert_eq!(is_woken(&mut third), Some(Woken::By(10)));
-        drop(third);
+        let mut fourth = waits.register(TOPIC).unwrap();
+        third.pass_on(Woken::By(10));
+        assert_eq!(is_woken(&mut fourth), Some(Woken::By(10)));
+        drop(fourth);
         assert!(lock(&waits.0).waiting.is_empty() && waits.count() == 0);
     }
 }

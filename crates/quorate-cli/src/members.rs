@@ -351,7 +351,7 @@ mod tests {
             voter: name != "d",
             silent_for: Duration::from_secs(silent),
             applied_index: 100 - id,
-            level: 1,
+            format_level: 1,
         };
         Status {
             cluster: ClusterId(0xc0ffee),
@@ -363,7 +363,7 @@ mod tests {
             committed_index: 99,
             applied: Position { epoch: Epoch(1), group: GroupId::MAIN, index: 98 },
             durable_index: 0,
-            level: 1,
+            format_level: 1,
             log_bytes: 0,
             database_bytes: 0,
             members: vec![member(1, "b", 0), member(2, "a", 0), member(4, "d", 72)],

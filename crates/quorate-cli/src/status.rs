@@ -106,7 +106,7 @@ mod tests {
             voter: id != 3,
             silent_for: Default::default(),
             applied_index: 0,
-            level: 1,
+            format_level: 1,
         });
         Status {
             cluster: ClusterId(0xc0ffee),
@@ -118,7 +118,7 @@ mod tests {
             committed_index: committed,
             applied: Position { epoch: Epoch(1), group: GroupId::MAIN, index: committed },
             durable_index: 0,
-            level: 1,
+            format_level: 1,
             log_bytes: 1 << 20,
             database_bytes: 4096,
             members: members.into(),

@@ -6,13 +6,14 @@
 //!
 //! # Invariants
 //!
-//! - The leader proposes a level only if every member has announced it lately. A member that is silent may come back as
-//!   an older program.
-//! - A node that does not understand the level that the cluster uses is not admitted.
+//! - The leader asks every member again right before it proposes a level. A member that is silent may come back as an
+//!   older program, so the leader waits for it.
+//! - A node that does not understand the level that the cluster uses, or is raising to, is not admitted.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use openraft::rt::WatchReceiver;
 use quorate_env::mutant::Mutant;
@@ -30,7 +31,7 @@ pub struct LevelTooLow {
     pub needed: u32,
     /// The level that the cluster uses.
     pub used: u32,
-    /// The members that do not understand the needed level, as far as this node knows.
+    /// The members that do not understand the needed level, or have not said lately that they do.
     pub old: Vec<String>,
 }
 
@@ -39,9 +40,9 @@ impl fmt::Display for LevelTooLow {
         let Self { needed, used, old } = self;
         write!(f, "this needs format level {needed}, and the cluster uses {used}: ")?;
         if old.is_empty() {
-            write!(f, "not every member has announced it yet; try again")
+            write!(f, "the leader is about to raise it; try again")
         } else {
-            write!(f, "upgrade {} to this version", old.join(", "))
+            write!(f, "upgrade {} to a version that understands it", old.join(", "))
         }
     }
 }
@@ -65,9 +66,12 @@ pub(crate) fn check(service: &PeerService, running: &Running, needed: u32) -> Re
         return Ok(());
     }
     let members = members(running);
-    let is_old = |id: &u64| announced(service, running, *id).is_some_and(|level| level < needed);
-    let old = members.iter().filter(|(id, _)| is_old(id));
-    Err(LevelTooLow { needed, used, old: old.map(|(_, member)| format!("'{}'", member.name)).collect() })
+    let old = members.iter().filter_map(|(id, member)| match announced(service, running, *id) {
+        Some(level) if level >= needed => None,
+        Some(_) => Some(format!("'{}'", member.name)),
+        None => Some(format!("'{}' (silent)", member.name)),
+    });
+    Err(LevelTooLow { needed, used, old: old.collect() })
 }
 
 /// Returns the level that a member has announced lately.
@@ -79,7 +83,13 @@ pub(crate) fn announced(service: &PeerService, running: &Running, id: u64) -> Op
 pub(crate) async fn raise(service: Arc<PeerService>, running: Running) {
     loop {
         sleep(service.config.timing.status).await;
+        if next(&service, &running).is_none() {
+            continue;
+        }
+        service.peers.ask_all().await;
         if let Some(level) = next(&service, &running) {
+            // From here on no older node is admitted, although the level is not raised yet.
+            service.raising.fetch_max(level, Ordering::AcqRel);
             propose(&running, level).await;
         }
     }
@@ -108,7 +118,10 @@ async fn propose(running: &Running, level: u32) {
         return;
     };
     match running.combiner.propose(proposal).await {
-        Ok(_) => tracing::info!(event = "level_raised", level, "every member understands this format level"),
+        Ok((_, Ok(_))) => tracing::info!(event = "level_raised", level, "every member understands this format level"),
+        Ok((_, Err(failure))) => {
+            tracing::info!(%failure, "the format level could not be raised; the leader tries again")
+        }
         Err(error) => tracing::info!(%error, "the format level could not be raised; the leader tries again"),
     }
 }

@@ -21,7 +21,6 @@ use std::time::Duration;
 use openraft::rt::WatchReceiver;
 use openraft::{ChangeMembers, Precondition};
 use quorate_env::{Instant, Throttle, sleep, timeout};
-use quorate_model::limits::BASE_LEVEL;
 use quorate_model::{NodeId, StoreFault};
 
 use crate::Member;
@@ -33,6 +32,8 @@ use crate::peers::Peers;
 use crate::permits;
 use crate::raft::Raft;
 use crate::raft::types::{RaftMembership, StoredMembership};
+
+mod level;
 
 /// A learner has caught up when it lacks at most this many entries.
 const CAUGHT_UP: u64 = 1_024;
@@ -53,7 +54,7 @@ pub(crate) async fn admit(service: &PeerService, running: &Running, join: &Join)
         let why = belong::refusal(&join.member.name, NodeId(join.member.id));
         return Joined { removed: true, why, ..Joined::default() };
     }
-    let admitted = match too_old(running, &join.member.name, join.level) {
+    let admitted = match level::too_old(service, running, &join.member.name, join.level) {
         Some(why) => Err(why),
         None => step(service, &running.raft, &join.member).await,
     };
@@ -64,16 +65,6 @@ pub(crate) async fn admit(service: &PeerService, running: &Running, join: &Join)
             Joined { why, ..Joined::default() }
         }
     }
-}
-
-/// Says why a node that understands the format up to `level` can't be a member, if that is so.
-fn too_old(running: &Running, name: &str, level: u32) -> Option<String> {
-    let used = running.store.applied().level;
-    (level.max(BASE_LEVEL) < used).then(|| {
-        format!(
-            "'{name}' understands format levels up to {level}, and the cluster uses {used}: install a newer version"
-        )
-    })
 }
 
 async fn step(service: &PeerService, raft: &Raft, new: &MemberInfo) -> Result<(), String> {

@@ -3,7 +3,7 @@
 //! Before the core runs, the node answers only the calls that find or found a cluster; all others fail as unavailable.
 //! Methods from [`method::SERVICE`] on belong to the layers above.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -93,6 +93,8 @@ pub(crate) struct PeerService {
     pub(crate) leader_contact: LeaderContact,
     /// Set once the node has applied its own admission.
     pub(crate) joined: AtomicBool,
+    /// The highest format level that this node has proposed to raise to.
+    pub(crate) raising: AtomicU32,
     /// Set once this node was removed, with the reason. From then on all calls fail with it.
     pub(crate) removed: OnceLock<String>,
 }
@@ -111,7 +113,20 @@ impl PeerService {
         let (home, config, running) = (home.clone(), config.clone(), OnceLock::new());
         let (permits, removed) = (Permits::default(), OnceLock::new());
         let (leader_contact, joined) = (LeaderContact::default(), AtomicBool::new(false));
-        Arc::new(Self { home, config, peers, metrics, running, upper, permits, leader_contact, joined, removed })
+        let raising = AtomicU32::new(0);
+        Arc::new(Self {
+            home,
+            config,
+            peers,
+            metrics,
+            running,
+            upper,
+            permits,
+            leader_contact,
+            joined,
+            raising,
+            removed,
+        })
     }
 
     fn running(&self) -> Result<&Running, CallFailure> {

@@ -32,7 +32,7 @@ pub struct ClusterStatus {
     /// The position up to which the node's store has applied the log.
     pub applied: Position,
     /// The format level that the cluster uses.
-    pub level: u32,
+    pub format_level: u32,
     /// The size of the node's log files in bytes.
     pub log_bytes: u64,
     /// All members, including learners.
@@ -61,7 +61,7 @@ pub struct MemberStatus {
     /// The member's applied index in its last answer.
     pub applied_index: u64,
     /// The highest format level that the member's program understands; 0 if it has not said so lately.
-    pub level: u32,
+    pub format_level: u32,
 }
 
 impl MemberStatus {
@@ -101,7 +101,7 @@ pub(crate) fn cluster_status(service: &PeerService, running: &Running) -> Cluste
             } else {
                 service.peers.seen(*id).map_or(0, |seen| seen.status.applied_index)
             },
-            level: levels::announced(service, running, *id).unwrap_or(0),
+            format_level: levels::announced(service, running, *id).unwrap_or(0),
         }
     });
     ClusterStatus {
@@ -113,7 +113,7 @@ pub(crate) fn cluster_status(service: &PeerService, running: &Running) -> Cluste
         last: service.home.wal.last_log_id(GroupId::MAIN),
         committed: metrics.local_committed.as_ref().map(from_raft),
         applied: Position { epoch: Epoch(identity.epoch), group: GroupId::MAIN, index: applied_index },
-        level: applied.level,
+        format_level: applied.level,
         log_bytes: service.home.wal.disk_bytes(),
         members: members.collect(),
         blocked: running.verdicts.blocked(),

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorate_env::{Env, sleep};
-use quorate_model::{Command, ControlCommand, Proposal, codec};
+use quorate_model::{Applied, ControlCommand, Proposal, codec};
 
 use crate::peer_service::{PeerService, Running};
 use crate::stamp;
@@ -18,26 +18,35 @@ use crate::stamp;
 /// How often the leader looks whether something is due.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Proposes ticks while this node leads. Never returns.
+/// Proposes ticks while this node leads, one after the other while more is due. Never returns.
 pub(crate) async fn run(env: Env, service: Arc<PeerService>, running: Running) {
-    let tick = Command::from(ControlCommand::Tick);
-    let level = tick.level();
-    // Encoding fails only for a proposal that is too large.
-    let Ok(proposal) = codec::encode_proposal(&Proposal::new(None, vec![tick])) else { return };
     loop {
-        sleep(LOOK_EVERY).await;
-        if !running.raft.is_leader() {
-            continue;
+        let is_due = running.raft.is_leader() && is_due(&env, &service, &running);
+        if !is_due || !tick(&running).await {
+            sleep(LOOK_EVERY).await;
         }
-        let applied = running.store.applied();
-        let now = || stamp::limited_now(&env, &mut service.peers.voter_clock_offsets(&running.raft));
-        let is_due = applied.due.is_some_and(|due| due <= now());
-        // If it fails, another leader or the next round proposes one.
-        if is_due
-            && applied.level >= level
-            && let Err(error) = running.combiner.propose(proposal.clone()).await
-        {
+    }
+}
+
+fn is_due(env: &Env, service: &PeerService, running: &Running) -> bool {
+    let Applied { level, due, .. } = running.store.applied();
+    let now = || stamp::limited_now(env, &mut service.peers.voter_clock_offsets(&running.raft));
+    level >= ControlCommand::Tick.level() && due.is_some_and(|due| due == 0 || due <= now())
+}
+
+/// Proposes a tick. Returns whether it was applied; if not, another leader or the next round proposes one.
+async fn tick(running: &Running) -> bool {
+    let proposal = Proposal::new(None, vec![ControlCommand::Tick.into()]);
+    let Ok(proposal) = codec::encode_proposal(&proposal) else { return false };
+    match running.combiner.propose(proposal).await {
+        Ok((_, Ok(_))) => true,
+        Ok((_, Err(failure))) => {
+            tracing::warn!(%failure, "a tick has failed");
+            false
+        }
+        Err(error) => {
             tracing::debug!(%error, "a tick was not applied");
+            false
         }
     }
 }

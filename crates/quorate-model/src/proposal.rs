@@ -84,6 +84,11 @@ impl Proposal {
 
     /// Checks every limit of [`limits`](crate::limits) except the encoded size, which encoding checks.
     pub fn check_limits(&self) -> Result<(), Failure> {
+        let needed = self.commands.iter().map(Command::level).fold(BASE_LEVEL, u32::max);
+        if self.level != needed {
+            let text = format!("the proposal names format level {}, and its commands need {needed}", self.level);
+            return Err(Failure::new(FailureKind::Refused, text));
+        }
         limit("statements of a transaction", self.commands.len(), COMMANDS_MAX, SPLIT)?;
         limit("reads of a transaction", self.read_checks.len(), READ_CHECKS_MAX, "read more with each")?;
         if self.budget > BUDGET_MAX {

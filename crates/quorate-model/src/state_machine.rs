@@ -17,7 +17,7 @@ pub struct Applied {
     pub membership: Option<(LogId, Bytes)>,
     /// The format level that entries may use: every member understands it.
     pub level: u32,
-    /// The time at which something in the stores is due next, if anything is.
+    /// The time at which something in the stores is due next, if anything is; 0 if its time has come.
     pub due: Option<u64>,
 }
 

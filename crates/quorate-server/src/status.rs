@@ -144,7 +144,7 @@ impl Positions {
             applied: status.applied.index,
             durable: status.durable_index,
             lag: committed.and_then(|committed| status.lag_behind(committed)),
-            format_level: status.level,
+            format_level: status.format_level,
             log_bytes: status.log_bytes,
             database_bytes: status.database_bytes,
             blocked: status.blocked.as_ref().map(|blocked| Blocked { index: blocked.index, why: blocked.why.clone() }),
@@ -158,7 +158,7 @@ impl NodeStatus {
     pub fn of(status: &Status, silence_max: Duration) -> Self {
         let members = members(status, status.leader, |member| {
             let silent_ms = millis(member.silent_for);
-            let heard = Heard { silent_ms, applied: member.applied_index, format_level: member.level };
+            let heard = Heard { silent_ms, applied: member.applied_index, format_level: member.format_level };
             (member.silent_for <= silence_max, heard)
         });
         let (voters_reachable, voters) = status.reachable_voters(silence_max);
@@ -254,7 +254,7 @@ mod tests {
             voter: true,
             silent_for: Duration::from_secs(if id == 3 { 60 } else { 0 }),
             applied_index: 90,
-            level: 1,
+            format_level: 1,
         });
         Status {
             cluster: ClusterId(0xc0ffee),
@@ -266,7 +266,7 @@ mod tests {
             committed_index: 100,
             applied: Position { epoch: Epoch(1), group: GroupId::MAIN, index: 90 },
             durable_index: 80,
-            level: 1,
+            format_level: 1,
             log_bytes: 1 << 20,
             database_bytes: 4096,
             members: members.into(),

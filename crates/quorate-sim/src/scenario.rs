@@ -345,9 +345,9 @@ async fn rest(cluster: &Cluster, ledger: &Ledger) -> Option<()> {
         let bytes: Vec<u64> = cluster.statuses().iter().map(|status| status.log_bytes).collect();
         cluster.history().violation(format!("the logs of idle nodes do not become small: {bytes:?}"));
     }
-    let is_raised = |cluster: &Cluster| cluster.statuses().iter().all(|status| status.level == FORMAT_LEVEL);
+    let is_raised = |cluster: &Cluster| cluster.statuses().iter().all(|status| status.format_level == FORMAT_LEVEL);
     if !cluster.until(SETTLE_MAX, is_raised).await {
-        let levels: Vec<u32> = cluster.statuses().iter().map(|status| status.level).collect();
+        let levels: Vec<u32> = cluster.statuses().iter().map(|status| status.format_level).collect();
         cluster.history().violation(format!("all nodes run the current version, and use the format levels {levels:?}"));
     }
     compare(cluster, ledger).await

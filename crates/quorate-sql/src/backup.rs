@@ -11,9 +11,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use quorate_apply::AppliedRow;
+use quorate_apply::{AppliedRow, check_level};
 use quorate_env::Cause;
 use quorate_env::disk::{Disk, OpenMode};
+use quorate_model::limits::FORMAT_LEVEL;
 use quorate_model::{Applied, GroupId, StoreFault, StoreIdentity};
 use rusqlite::{Connection, ErrorCode};
 
@@ -212,6 +213,7 @@ impl Drop for BackupFile {
 pub fn inspect(disk: &dyn Disk, path: &Path) -> Result<Backup, FileError> {
     let found = Found::open(disk, path)?;
     let row = found.row()?.ok_or_else(|| found.foreign("it is a SQLite database of another origin"))?;
+    check_level(row.applied.level, FORMAT_LEVEL).map_err(FileError::fault(path))?;
     seal::check(disk, path)?;
     found.check()?;
     sessions::check_tables(&found.conn).map_err(|error| found.damaged(error.to_string()))?;

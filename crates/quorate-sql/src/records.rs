@@ -32,12 +32,21 @@ pub(crate) fn create(conn: &Connection, identity: StoreIdentity) -> rusqlite::Re
     Ok(row)
 }
 
-/// Upgrades the tables from an older layout.
+/// Upgrades the tables from an older layout, in one transaction.
 pub(crate) fn upgrade(conn: &Connection) -> rusqlite::Result<()> {
-    applied_row::upgrade(conn)?;
-    sessions::upgrade(conn)?;
+    let transaction = conn.unchecked_transaction()?;
+    for (table, column, kind) in applied_row::ADDED.iter().chain(&sessions::ADDED) {
+        if !has_column(conn, table, column)? {
+            conn.execute(&format!("ALTER TABLE {table} ADD COLUMN {column} {kind}"), [])?;
+        }
+    }
     conn.execute(REJECTIONS, [])?;
-    conn.execute(extensions::TABLE, []).map(drop)
+    conn.execute(extensions::TABLE, [])?;
+    transaction.commit()
+}
+
+fn has_column(conn: &Connection, table: &str, column: &str) -> rusqlite::Result<bool> {
+    conn.query_row("SELECT count(*) FROM pragma_table_info(?1) WHERE name = ?2", [table, column], |row| row.get(0))
 }
 
 impl SqlMachine {

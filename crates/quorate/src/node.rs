@@ -265,7 +265,6 @@ async fn root(
     Some(claim)
 }
 
-/// Logs, once, that the node can serve.
 /// Proposes a tick, which needs format level 2, as the leader does when something is due.
 pub async fn tick(node: &Node) -> Result<(), Error> {
     let tick = Command::from(ControlCommand::Tick);
@@ -277,6 +276,7 @@ pub async fn tick(node: &Node) -> Result<(), Error> {
     Ok(())
 }
 
+/// Logs, once, that the node can serve.
 async fn log_ready(gateway: Weak<Gateway>) {
     loop {
         let Some(gateway) = gateway.upgrade() else { return };

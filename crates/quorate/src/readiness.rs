@@ -151,7 +151,7 @@ mod tests {
             voter: true,
             silent_for: if id == 1 { Duration::ZERO } else { Duration::from_millis(900) },
             applied_index: 1_000_000,
-            level: 1,
+            format_level: 1,
         });
         Status {
             cluster: ClusterId(1),
@@ -163,7 +163,7 @@ mod tests {
             committed_index: 1_000_000,
             applied: Position { index: 1_000_000, ..Position::default() },
             durable_index: 0,
-            level: 1,
+            format_level: 1,
             log_bytes: 0,
             database_bytes: 0,
             members: members.into(),

@@ -27,7 +27,7 @@ pub struct Status {
     /// The last index that its database contains without the log.
     pub durable_index: u64,
     /// The format level that the cluster uses. It rises once all members understand a higher one.
-    pub level: u32,
+    pub format_level: u32,
     /// Bytes of the log's files.
     pub log_bytes: u64,
     /// Bytes of the database's files.
@@ -85,7 +85,7 @@ impl Status {
             committed_index: cluster.committed.map_or(0, |id| id.index),
             applied: cluster.applied,
             durable_index,
-            level: cluster.level,
+            format_level: cluster.format_level,
             log_bytes: cluster.log_bytes,
             database_bytes,
             members: cluster.members,

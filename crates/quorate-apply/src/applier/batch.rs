@@ -255,7 +255,11 @@ impl<M: Machine> Applier<M> {
         let (done, is_ended) = self.take_ahead(entries, outcomes)?;
         // Each entry is decoded just before it runs, so that only one decoded entry is in memory.
         for (place, entry) in entries.iter().enumerate().skip(done) {
-            let item = Item::decode(entry, self.level)?;
+            let item = match Item::decode(entry, self.level) {
+                // The entries before it are committed first.
+                Err(_) if place > 0 => break,
+                decoded => decoded?,
+            };
             if place > 0 && (item.is_alone() || begun.elapsed() >= TRANSACTION_MAX) {
                 break;
             }
@@ -283,7 +287,9 @@ impl<M: Machine> Applier<M> {
         if !Mutant::SessionsOutsideTransaction.is_on() {
             self.sessions.write(&mut self.machine)?;
         }
-        self.staged.row.applied.due = self.machine.next_due()?;
+        // What is due by the time of the state must not wait for a leader's clock to catch up with it.
+        let now = self.staged.row.now;
+        self.staged.row.applied.due = self.machine.next_due()?.map(|due| if due <= now { 0 } else { due });
         self.machine.write_applied_row(&self.staged.row)
     }
 

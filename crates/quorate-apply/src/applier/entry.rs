@@ -25,11 +25,13 @@ pub(super) struct Running<'a> {
     pub(super) ended: Option<&'a Failure>,
 }
 
-/// Sessions that an entry opens and closes after its commands have succeeded.
+/// What the control commands of an entry change after all of its commands have succeeded.
 #[derive(Debug, Default)]
-pub(super) struct SessionChanges {
-    opens: bool,
+pub(super) struct ControlChanges {
+    opens_session: bool,
     closes: Vec<SessionId>,
+    /// The format level to raise to, or 0.
+    level: u32,
 }
 
 /// The result of an entry's commands.
@@ -138,7 +140,7 @@ impl<M: Machine> Applier<M> {
 
     /// Runs a proposal in the open transaction.
     fn attempt(&mut self, running: Running<'_>, doing: &Doing) -> Result<Attempt, Stop> {
-        let mut changes = SessionChanges::default();
+        let mut changes = ControlChanges::default();
         // Only together with other entries is a scope dearer than running the entry again.
         let scope = match doing {
             Doing::Together => self.machine.scope_of(running.proposal),
@@ -153,9 +155,11 @@ impl<M: Machine> Applier<M> {
             Err(Trouble::Failure(failure)) => Ok(Attempt::Done(Err(failure))),
             Ok(results) => {
                 changes.closes.iter().for_each(|session| self.sessions.end(session.0));
-                if changes.opens {
+                if changes.opens_session {
                     self.sessions.open(running.index, running.stamp.now);
                 }
+                let applied = &mut self.staged.row.applied;
+                applied.level = applied.level.max(changes.level);
                 Ok(Attempt::Done(Ok(Reply { results })))
             }
         }
@@ -174,7 +178,7 @@ impl<M: Machine> Applier<M> {
     }
 
     /// Runs the commands of a proposal and the checks at its end.
-    fn run_sealed(&mut self, running: Running<'_>, changes: &mut SessionChanges) -> Ran {
+    fn run_sealed(&mut self, running: Running<'_>, changes: &mut ControlChanges) -> Ran {
         let Running { index, stamp, proposal, .. } = running;
         self.machine.begin_commands(Some(index), stamp.seed, proposal.budget)?;
         let ran = self.run_checked(running, changes);
@@ -182,7 +186,7 @@ impl<M: Machine> Applier<M> {
         ran
     }
 
-    fn run_checked(&mut self, running: Running<'_>, changes: &mut SessionChanges) -> Ran {
+    fn run_checked(&mut self, running: Running<'_>, changes: &mut ControlChanges) -> Ran {
         let Running { stamp, proposal, .. } = running;
         if !proposal.read_checks.is_empty() {
             proposal.read_checks.iter().try_for_each(|check| self.machine.read_check(check))?;
@@ -199,7 +203,7 @@ impl<M: Machine> Applier<M> {
     }
 
     /// Runs commands that succeed or fail together.
-    fn commands(&mut self, running: Running<'_>, changes: &mut SessionChanges) -> Ran {
+    fn commands(&mut self, running: Running<'_>, changes: &mut ControlChanges) -> Ran {
         let Running { proposal, .. } = running;
         let mut returned = 0;
         let mut results = Results::with_capacity(proposal.commands.len());
@@ -220,11 +224,11 @@ impl<M: Machine> Applier<M> {
         Running { index, stamp, .. }: Running<'_>,
         command: &Command,
         surroundings: Surroundings<'_>,
-        changes: &mut SessionChanges,
+        changes: &mut ControlChanges,
     ) -> Result<CommandResult, Trouble> {
         match command {
             Command::Control(ControlCommand::OpenSession) => {
-                changes.opens = true;
+                changes.opens_session = true;
                 Ok(ControlReply::Session(SessionId(index)).into())
             }
             Command::Control(ControlCommand::CloseSession(session)) => {
@@ -234,8 +238,7 @@ impl<M: Machine> Applier<M> {
             Command::Control(ControlCommand::Verify) => Ok(ControlReply::Done.into()),
             Command::Control(ControlCommand::Raise(level)) => {
                 check_level(*level, self.level)?;
-                let applied = &mut self.staged.row.applied;
-                applied.level = applied.level.max(*level);
+                changes.level = changes.level.max(*level);
                 Ok(ControlReply::Done.into())
             }
             Command::Control(ControlCommand::Tick) => {

@@ -4,7 +4,7 @@ use quorate_model::limits::FAILURE_TEXTS_BYTES_MAX;
 use quorate_model::{CommandResult, Failure, FailureKind, Results};
 
 use super::Applier;
-use super::entry::{Ran, Running, SessionChanges};
+use super::entry::{ControlChanges, Ran, Running};
 use crate::{Machine, Scope, Surroundings, Trouble};
 
 /// The text of a failure whose own text was left out.
@@ -16,7 +16,7 @@ impl<M: Machine> Applier<M> {
     ///
     /// An exceeded budget always closes the transaction. SQLite closes it by itself only if the statement was
     /// interrupted while it wrote, and at which step that happens differs between nodes.
-    pub(super) fn pipeline(&mut self, running: Running<'_>, changes: &mut SessionChanges) -> Ran {
+    pub(super) fn pipeline(&mut self, running: Running<'_>, changes: &mut ControlChanges) -> Ran {
         let Running { proposal, ended, .. } = running;
         let (mut returned, mut texts) = (0, 0_usize);
         let mut results = Results::with_capacity(proposal.commands.len());
@@ -39,7 +39,7 @@ impl<M: Machine> Applier<M> {
                 Ok(result) => result,
                 Err(Trouble::Failure(failure)) if self.machine.is_open() => {
                     if failure.kind == FailureKind::Budget {
-                        self.machine.roll_back();
+                        self.machine.give_up()?;
                         return Err(failure.into());
                     }
                     CommandResult::Failed(shorten(failure, &mut texts))

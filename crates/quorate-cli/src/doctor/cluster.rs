@@ -253,7 +253,7 @@ mod tests {
             voter: true,
             silent_for: Duration::ZERO,
             applied_index: applied,
-            level: 1,
+            format_level: 1,
         };
         Status {
             cluster: ClusterId(1),
@@ -265,7 +265,7 @@ mod tests {
             committed_index: applied,
             applied: Position { epoch: Epoch(1), group: GroupId::MAIN, index: applied },
             durable_index: 0,
-            level: 1,
+            format_level: 1,
             log_bytes: 0,
             database_bytes: 0,
             members: [1, 2, 3].map(member).into(),

@@ -28,7 +28,7 @@ impl Scenario {
             last: None,
             committed: None,
             applied: Position { epoch: Epoch(1), group: GroupId::MAIN, index: 0 },
-            level: 1,
+            format_level: 1,
             log_bytes: 0,
             members: [("a", 1), ("b", 2), ("c", 3)].map(|(name, id)| member(name, id)).into(),
             blocked: None,
@@ -60,7 +60,7 @@ fn member(name: &str, id: u64) -> MemberStatus {
         voter: true,
         silent_for: Duration::ZERO,
         applied_index: 0,
-        level: 1,
+        format_level: 1,
     }
 }
 

@@ -7,7 +7,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use quorate_apply::AppliedRow;
+use quorate_apply::{AppliedRow, check_level};
 use quorate_env::disk::File;
 use quorate_env::mutant::Mutant;
 use quorate_model::{LogId, StoreFault, StoreIdentity};
@@ -19,8 +19,9 @@ use super::sender::lost;
 use crate::classify;
 use crate::connection;
 use crate::error::OpenError;
-use crate::extensions::{self, Extensions};
+use crate::extensions;
 use crate::ffi::control;
+use crate::options::StoreOptions;
 use crate::records::applied_row;
 use crate::vfs::UNSYNCED_MAX;
 use crate::vfs::marks::BLOCK;
@@ -138,17 +139,17 @@ impl Intake {
     }
 }
 
-/// Checks that the file is an intact database at the position of the image. If a node is to use it, also checks that
-/// the node has the extensions that it needs.
+/// Checks that the file is an intact database at the position of the image. If a node with these options is to use it,
+/// also checks that the node understands its format level and has the extensions that it needs.
 pub(crate) fn verify(
     vfs: &str,
     path: &Path,
     identity: StoreIdentity,
     log_id: Option<LogId>,
-    extensions: Option<&Extensions>,
+    node: Option<&StoreOptions>,
 ) -> Result<AppliedRow, StoreFault> {
     let conn = connection::open_immutable(vfs, path).map_err(fault_of)?;
-    if let Some(extensions) = extensions {
+    if let Some(StoreOptions { extensions, .. }) = node {
         extensions.know(&extensions.enabled(&conn)?)?;
         extensions.register_all(&conn).map_err(|error| classify::own(&error))?;
     }
@@ -156,6 +157,9 @@ pub(crate) fn verify(
     let is_there = row.applied.log_id == log_id || Mutant::ImageOfPartialCheckpoint.is_on();
     if row.identity != identity || !is_there {
         return Err(lost(format!("it says that it ends at {:?}, not at {log_id:?}", row.applied.log_id)));
+    }
+    if let Some(options) = node {
+        check_level(row.applied.level, options.level)?;
     }
     let verdict = quick_check(&conn).map_err(|error| lost(error.to_string()))?;
     if verdict == "ok" { Ok(row) } else { Err(lost(format!("it is damaged: {verdict}"))) }

@@ -46,7 +46,7 @@ impl ImageSink for Receiver {
         let Self { shared, intake, staged, _slot } = *self;
         let (identity, end) = intake.finish()?;
         let vfs = shared.generations.current().vfs().to_owned();
-        verify(&vfs, &staged.path(), identity, end, Some(&shared.options.extensions))?;
+        verify(&vfs, &staged.path(), identity, end, Some(&shared.options))?;
         Ok(Box::new(Whole { shared, staged, end, _slot }))
     }
 }

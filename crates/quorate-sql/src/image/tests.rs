@@ -17,7 +17,10 @@ use std::time::{Duration, Instant as StdInstant};
 use bytes::Bytes;
 use proptest::prelude::*;
 use quorate_env::Rng;
-use quorate_model::{Entry, ImageSource, StateMachine, StoreFault, StoreIdentity, Value};
+use quorate_model::limits::FORMAT_LEVEL;
+use quorate_model::{
+    ControlCommand, Entry, ImageSource, Payload, Proposal, Stamp, StateMachine, StoreFault, StoreIdentity, Value, codec,
+};
 use rusqlite::Connection;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -227,6 +230,21 @@ fn running_readers_keep_the_old_state() {
     drop(other);
     let again = open(&home.dir, options());
     assert_eq!((again.applied().index(), rows(&again)), (600, 599));
+}
+
+/// The node keeps its own data, and says why.
+#[test]
+fn an_image_of_a_newer_format_level_is_refused() {
+    let (_home, newer, _) = imaged(options());
+    let raise = Proposal::new(None, vec![ControlCommand::Raise(FORMAT_LEVEL).into()]);
+    let payload = Payload::Proposal(Stamp::default(), codec::encode_proposal(&raise).unwrap());
+    apply(&newer, vec![Entry { payload, ..insert(600, 0) }]).unwrap();
+    let home = home();
+    let older = open(&home.dir, StoreOptions { level: FORMAT_LEVEL - 1, ..options() });
+    apply(&older, vec![create_table(), insert(2, 1)]).unwrap();
+    let fault = transfer(&newer, &older, Duration::ZERO).unwrap_err();
+    assert!(matches!(fault, StoreFault::Unsupported(_)), "{fault}");
+    assert_eq!((older.fault(), older.applied().index(), rows(&older)), (None, 2, 1));
 }
 
 #[test]

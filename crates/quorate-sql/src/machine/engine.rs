@@ -99,10 +99,9 @@ impl Engine for SqlMachine {
     fn undo_scope(&mut self, failure: &Failure) -> Result<(), StoreFault> {
         if self.scopes.is_bare() {
             if self.left_something(failure) {
-                self.roll_back();
-            } else {
-                self.scopes.pop();
+                return self.give_up();
             }
+            self.scopes.pop();
             return Ok(());
         }
         self.own(ROLLBACK_TO)?;

@@ -31,8 +31,10 @@ impl SqlMachine {
     /// Handles a statement that left a schema that SQLite can't read back. SQLite reports the database as damaged and
     /// writes no more in this transaction, so all of it is rolled back.
     pub(super) fn unreadable(&mut self, failure: Failure) -> Trouble {
-        self.roll_back();
-        failure.into()
+        match self.give_up() {
+            Ok(()) => failure.into(),
+            Err(fault) => fault.into(),
+        }
     }
 
     /// Makes SQLite load the schema again before its next use.

@@ -1,6 +1,6 @@
 //! The commands of the SQL store, and what surrounds those of an entry.
 
-use quorate_apply::{Engine, Scope, Stores, Surroundings, Trouble};
+use quorate_apply::{Engine, Scope, Stores, Surroundings, Trouble, no_store};
 use quorate_env::mutant::Mutant;
 use quorate_model::{
     ALONE, Command, CommandResult, Failure, FailureKind, Mode, Outcome, Proposal, ReadCheck, Reply, SqlCommand,
@@ -87,10 +87,7 @@ impl Stores for SqlMachine {
     fn run(&mut self, command: &Command, surroundings: Surroundings<'_>) -> Result<CommandResult, Trouble> {
         match command {
             Command::Sql(command) => self.sql(command, surroundings).map(CommandResult::Sql),
-            Command::Control(_) | Command::Items(_) => {
-                let text = "this state machine has no store for the command; send it to the group that has";
-                Err(Failure::new(FailureKind::Refused, text).into())
-            }
+            Command::Control(_) | Command::Items(_) => Err(no_store()),
         }
     }
 

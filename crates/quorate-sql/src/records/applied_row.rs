@@ -4,6 +4,7 @@
 
 use bytes::Bytes;
 use quorate_apply::AppliedRow;
+use quorate_model::limits::BASE_LEVEL;
 use quorate_model::{Applied, Epoch, GroupId, LogId, NodeId, StoreFault, StoreIdentity};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -14,10 +15,19 @@ use crate::classify;
 ///
 /// Since level 2 sessions have a column `recent`, since level 3 there is a table of enabled extensions, since level 4
 /// one of rejected entries, since level 5 the applied row has the columns `format_level` and `due`.
+///
+/// A row says level 4 as long as these columns hold their defaults. An older program can then use the database, so a
+/// cluster can be upgraded node by node, and back, until the format level rises.
 pub const STORE_LEVEL: u32 = 5;
 
 /// The level of the layout since which the row has a format level and a due time.
 const WITH_FORMAT_LEVEL: u32 = 5;
+
+/// Returns the lowest level of the layout that holds a row.
+fn layout_of(row: &AppliedRow) -> u32 {
+    let is_older = row.applied.level == BASE_LEVEL && row.applied.due.is_none();
+    if is_older { WITH_FORMAT_LEVEL - 1 } else { STORE_LEVEL }
+}
 
 /// Creates the table.
 pub(crate) const TABLE: &str = "CREATE TABLE _quorate_applied (
@@ -30,11 +40,9 @@ pub(crate) const TABLE: &str = "CREATE TABLE _quorate_applied (
     format_level INTEGER NOT NULL DEFAULT 1, due INTEGER
 ) STRICT";
 
-/// Adds the columns that older layouts do not have.
-const UPGRADE: [&str; 2] = [
-    "ALTER TABLE _quorate_applied ADD COLUMN format_level INTEGER NOT NULL DEFAULT 1",
-    "ALTER TABLE _quorate_applied ADD COLUMN due INTEGER",
-];
+/// The table, the names and the types of the columns that older layouts do not have.
+pub(super) const ADDED: [(&str, &str, &str); 2] =
+    [("_quorate_applied", "format_level", "INTEGER NOT NULL DEFAULT 1"), ("_quorate_applied", "due", "INTEGER")];
 
 const READ: &str = "SELECT level, cluster, epoch, \"group\", term, node, \"index\",
     members_term, members_node, members_index, members, now, outcome_hash, format_level, due
@@ -48,14 +56,6 @@ pub(crate) const WRITE: &str = "REPLACE INTO _quorate_applied
     (id, level, cluster, epoch, \"group\", term, node, \"index\",
      members_term, members_node, members_index, members, now, outcome_hash, format_level, due)
     VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
-
-/// Upgrades the table from an older layout. The row keeps its old level until it is written again.
-pub(super) fn upgrade(conn: &Connection) -> rusqlite::Result<()> {
-    if conn.prepare(READ).is_ok() {
-        return Ok(());
-    }
-    UPGRADE.iter().try_for_each(|sql| conn.execute(sql, []).map(drop))
-}
 
 /// Returns the row of a database, or `None` if the database was never used by a store. In a read transaction, the
 /// row matches the data that the transaction sees.
@@ -108,7 +108,7 @@ pub(crate) fn write<R>(row: &AppliedRow, write: impl FnOnce(&[&dyn rusqlite::ToS
     let members = row.applied.membership.as_ref();
     let members_id = members.map(|(id, _)| *id);
     write(params![
-        STORE_LEVEL,
+        layout_of(row),
         row.identity.cluster.to_be_bytes(),
         row.identity.epoch.0.cast_signed(),
         row.identity.group.0,
@@ -180,7 +180,8 @@ mod tests {
         conn.execute_batch(TABLE).unwrap();
         assert!(matches!(read(&conn), Err(StoreFault::Damaged(_))));
         write(&AppliedRow::default(), |values| conn.execute(WRITE, values)).unwrap();
-        conn.execute_batch("UPDATE _quorate_applied SET level = level + 1").unwrap();
+        let newer = STORE_LEVEL + 1;
+        conn.execute("UPDATE _quorate_applied SET level = ?1", [newer]).unwrap();
         assert!(matches!(read(&conn), Err(StoreFault::Unsupported(_))));
     }
 }

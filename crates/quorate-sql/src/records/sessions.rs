@@ -15,8 +15,8 @@ pub(crate) const TABLES: [&str; 2] = [
 ) STRICT, WITHOUT ROWID",
 ];
 
-/// Adds the column that the first layout did not have.
-const UPGRADE: &str = "ALTER TABLE _quorate_sessions ADD COLUMN recent BLOB";
+/// The table, the name and the type of the column that the first layout did not have.
+pub(super) const ADDED: [(&str, &str, &str); 1] = [("_quorate_sessions", "recent", "BLOB")];
 
 const ANY: &str = "SELECT session, used, floor, highest FROM _quorate_sessions LIMIT 0";
 const ALL: &str = "SELECT session, used, floor, highest, recent,
@@ -29,11 +29,6 @@ const ANY_OUTCOME: &str = "SELECT session, sequence, outcome FROM _quorate_outco
 pub(super) const OUTCOME: &str = "SELECT outcome FROM _quorate_outcomes WHERE session = ?1 AND sequence = ?2";
 pub(super) const KEEP: &str = "REPLACE INTO _quorate_outcomes (session, sequence, outcome) VALUES (?1, ?2, ?3)";
 pub(super) const FORGET: &str = "DELETE FROM _quorate_outcomes WHERE session = ?1 AND sequence <= ?2";
-
-/// Upgrades the tables from an older layout.
-pub(crate) fn upgrade(conn: &Connection) -> rusqlite::Result<()> {
-    if conn.prepare(ALL).is_ok() { Ok(()) } else { conn.execute(UPGRADE, []).map(drop) }
-}
 
 /// Fails if the tables do not exist, or do not have the layout of this version or an earlier one.
 pub(crate) fn check_tables(conn: &Connection) -> rusqlite::Result<()> {

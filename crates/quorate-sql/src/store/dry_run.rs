@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use quorate_apply::{DryRunError, DryRunResult};
-use quorate_model::{Command, Stamp, StoreFault};
+use quorate_model::{Command, Failure, FailureKind, Stamp, StoreFault};
 
 use super::SqlStore;
 use super::core::Core;
@@ -55,6 +55,10 @@ impl DryRun {
     ///
     /// [`DryRunError::Failed`] if the command fails. The dry run then goes on without it.
     pub fn run(&self, stamp: Stamp, command: Command) -> Result<DryRunResult, DryRunError> {
+        if !command.may_run_dry() {
+            let failure = Failure::new(FailureKind::Refused, "only statements may run in an interactive transaction");
+            return Err(DryRunError::Failed(failure));
+        }
         self.shared.upgrade().ok_or(DryRunError::Over)?.writer_lock.visit(|core| {
             let core = core.as_mut().ok_or(DryRunError::Over)?;
             let _scope = core.scope();

@@ -68,6 +68,12 @@ impl Servers {
         Ok(Client::connect(ClientConfig::new(addrs, self.secret())).await?)
     }
 
+    /// Returns a client of one server.
+    pub async fn pinned(&self, name: &str) -> Result<Client> {
+        let server = self.servers.iter().find(|server| server.name == name).ok_or("no such server")?;
+        Ok(Client::connect(ClientConfig::pinned(&*server.addr, self.secret())).await?)
+    }
+
     /// Returns the names of all servers.
     pub fn names(&self) -> Vec<String> {
         self.servers.iter().map(|server| server.name.clone()).collect()

@@ -50,7 +50,7 @@ pub(crate) struct StatusReply {
     pub fault: Option<String>,
     /// The format level that the cluster uses.
     #[prost(uint32, tag = "17")]
-    pub level: u32,
+    pub format_level: u32,
     #[prost(message, optional, tag = "30")]
     pub standing: Option<StandingReply>,
 }
@@ -108,7 +108,7 @@ pub(crate) struct MemberReply {
     #[prost(uint64, tag = "6")]
     pub applied_index: u64,
     #[prost(uint32, tag = "7")]
-    pub level: u32,
+    pub format_level: u32,
 }
 
 impl From<Status> for StatusReply {
@@ -120,7 +120,7 @@ impl From<Status> for StatusReply {
             voter: member.voter,
             silent_millis: millis(member.silent_for),
             applied_index: member.applied_index,
-            level: member.level,
+            format_level: member.format_level,
         });
         Self {
             cluster: Bytes::copy_from_slice(&status.cluster.0.to_le_bytes()),
@@ -132,7 +132,7 @@ impl From<Status> for StatusReply {
             committed_index: status.committed_index,
             applied: status.applied.into(),
             durable_index: status.durable_index,
-            level: status.level,
+            format_level: status.format_level,
             log_bytes: status.log_bytes,
             database_bytes: status.database_bytes,
             members: members.collect(),
@@ -154,7 +154,7 @@ impl From<StatusReply> for Status {
             voter: member.voter,
             silent_for: Duration::from_millis(member.silent_millis),
             applied_index: member.applied_index,
-            level: member.level,
+            format_level: member.format_level,
         });
         Self {
             cluster: ClusterId(reply.cluster.as_ref().try_into().map_or(0, u128::from_le_bytes)),
@@ -166,7 +166,7 @@ impl From<StatusReply> for Status {
             committed_index: reply.committed_index,
             applied: reply.applied.into(),
             durable_index: reply.durable_index,
-            level: reply.level,
+            format_level: reply.format_level,
             log_bytes: reply.log_bytes,
             database_bytes: reply.database_bytes,
             members: members.collect(),

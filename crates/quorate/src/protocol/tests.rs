@@ -184,7 +184,7 @@ fn status() -> Status {
         voter: true,
         silent_for: Duration::from_millis(9),
         applied_index: 76,
-        level: 1,
+        format_level: 1,
     };
     Status {
         cluster: ClusterId(0x0102),
@@ -196,7 +196,7 @@ fn status() -> Status {
         committed_index: 78,
         applied: POSITION,
         durable_index: 70,
-        level: 1,
+        format_level: 1,
         log_bytes: 4096,
         database_bytes: 8192,
         members: vec![member],

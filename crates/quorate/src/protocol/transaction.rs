@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use prost::{Message, Oneof};
 use quorate_apply::DryRunResult;
-use quorate_model::{Outcome, Position, Reply, Stamp, Statement, codec};
+use quorate_model::{CommandResult, Outcome, Position, Reply, SqlReply, Stamp, Statement, codec};
 use quorate_wire::CallFailure;
 
 use super::convert::newer;
@@ -161,7 +161,9 @@ impl Ran {
     fn result(self) -> Option<DryRunResult> {
         let reply = codec::decode_outcome(&self.result).ok()?.ok()?;
         let mut results = reply.results.into_iter();
-        let (Some(result), None) = (results.next(), results.next()) else { return None };
+        let (Some(result @ CommandResult::Sql(SqlReply::Statement(_))), None) = (results.next(), results.next()) else {
+            return None;
+        };
         let recorded = self.recorded.map(|WireStamp { now, seed }| Stamp { now, seed });
         Some(DryRunResult { result, recorded })
     }

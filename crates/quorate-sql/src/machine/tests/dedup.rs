@@ -107,6 +107,38 @@ fn sessions_of_the_first_layout_are_upgraded() {
     assert_eq!(kept(&node), 1);
 }
 
+/// The columns that a database of layout 4 does not have, each added by one statement, between which a process may end.
+#[test]
+fn a_database_of_layout_4_is_upgraded_from_any_state() {
+    const DROPS: [&str; 3] = [
+        "UPDATE _quorate_applied SET level = 4",
+        "ALTER TABLE _quorate_applied DROP COLUMN due",
+        "ALTER TABLE _quorate_applied DROP COLUMN format_level",
+    ];
+    for count in 1..=DROPS.len() {
+        let (mut node, session) = node();
+        let first = node.propose(&request(session, 1, 0));
+        let row = node.applier().row().clone();
+        DROPS.iter().take(count).for_each(|sql| node.conn().execute_batch(sql).unwrap());
+        node.restart();
+        assert_eq!((node.applier().row(), row.applied.level), (&row, 1));
+        assert_eq!(node.propose(&request(session, 1, 0)), first);
+    }
+}
+
+/// So that a cluster can be upgraded node by node, and back.
+#[test]
+fn the_layout_stays_old_until_the_format_level_rises() {
+    let (mut node, _) = node();
+    let layout =
+        |node: &Node| node.conn().query_row("SELECT level FROM _quorate_applied", [], |row| row.get::<_, u32>(0));
+    assert_eq!(layout(&node), Ok(4));
+    node.propose(&Proposal::new(None, vec![ControlCommand::Raise(FORMAT_LEVEL).into()])).unwrap();
+    assert_eq!((layout(&node), node.applier().applied().level), (Ok(5), FORMAT_LEVEL));
+    node.restart();
+    assert_eq!(node.applier().applied().level, FORMAT_LEVEL);
+}
+
 #[test]
 fn a_retry_of_a_failed_request_fails_in_the_same_way() {
     let (mut node, session) = node();
