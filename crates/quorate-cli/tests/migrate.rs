@@ -46,7 +46,7 @@ fn migrations_are_run_once_and_explained() {
     assert_eq!(dev.value(None, "SELECT count(*) FROM sqlite_schema WHERE name = 'names'"), "1");
 
     put("2_names.sql", "CREATE INDEX other ON users (name);");
-    let changed = "2_names.sql was changed after it was run: bring back its text, and write what is to change into a \
-                   new migration";
+    let changed = "2_names.sql was changed after it was run: restore its text, and put the change into a new \
+                   migration";
     assert_eq!(failed(&migrate(&[])), format!("quorate: {changed}\n"));
 }

@@ -59,16 +59,16 @@ pub struct Admin {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AdminError {
-    /// It can't be done in the current state of the cluster.
+    /// The request can't be done in the current state of the cluster.
     #[error(transparent)]
     Refused(Cause),
-    /// It may have been done, or may still be done. Check the members.
-    #[error("it is not known whether the request was done: {0}; look at the members")]
+    /// The request may have been done, or may still be done. Check the members.
+    #[error("it is not known whether the request was done: {0}; check the members")]
     Unconfirmed(#[source] Cause),
     /// No leader, or no node at all, could be reached until the deadline. Nothing was done.
     #[error("the cluster is not available: {0}")]
     Unavailable(#[source] Cause),
-    /// The nodes do not allow this client to do that, or do not know the request.
+    /// The nodes do not allow this client to make the request, or do not know the request.
     #[error("refused: {0}")]
     Forbidden(#[source] Cause),
     /// The handle's thread has ended.
@@ -77,7 +77,7 @@ pub enum AdminError {
 }
 
 impl AdminError {
-    /// Returns whether the same request may succeed later. It may be sent again after every error.
+    /// Returns whether the same request may succeed later. Sending a request again is safe after every error.
     pub fn is_retryable(&self) -> bool {
         matches!(self, Self::Unconfirmed(_) | Self::Unavailable(_))
     }
@@ -100,7 +100,7 @@ pub struct Probed {
     pub election_max: Duration,
 }
 
-/// Why an attempt has no answer.
+/// The error of one attempt.
 enum Failed {
     /// Nothing was done.
     NotDone(Cause),
@@ -146,9 +146,9 @@ impl Admin {
     }
 
     /// Permits the node at an address to become a member, and returns its progress. The permission lasts for some
-    /// seconds: call this about once a second until it returns [`Admitted::Voter`].
+    /// seconds: call this method about once a second until it returns [`Admitted::Voter`].
     ///
-    /// The node must be started with a configuration that lists the cluster and the node itself; it asks for its
+    /// The node must be started with a configuration that lists the cluster and the node itself; it requests its
     /// admission by itself.
     ///
     /// # Errors
@@ -193,9 +193,10 @@ impl Admin {
         }
     }
 
-    /// Makes the cluster reject the entry at which its leader waits, because a majority can't apply it and voters that
-    /// may have applied it can't be reached. Such a voter takes a copy of the others' data when it comes back. The
-    /// caller of the write gets a failure. No caller has received a success, unless from such a voter.
+    /// Makes the cluster reject the entry at which its leader waits. The leader waits because a majority can't apply
+    /// the entry and some voters that may have applied it can't be reached. Such a voter takes a copy of the others'
+    /// data when it comes back. The caller of the write gets a failure. Only a voter that can't be reached may already
+    /// have reported success.
     ///
     /// # Errors
     ///
@@ -204,12 +205,13 @@ impl Admin {
         self.change(method::REJECT_ENTRY, protocol::encode(&RejectEntry { index })).await.map(drop)
     }
 
-    /// Measures the node to which this client is connected. To measure a particular node, connect with
+    /// Measures the round trip and the clock offset of the node to which this client is connected, and returns its
+    /// version and timing. To measure a particular node, connect with
     /// [`ClientConfig::pinned`](crate::ClientConfig::pinned).
     ///
     /// # Errors
     ///
-    /// Returns [`AdminError::Unavailable`] if it does not answer at once.
+    /// Returns [`AdminError::Unavailable`] if the node can't be reached or does not answer. The call is not retried.
     pub async fn probe(&self) -> Result<Probed, AdminError> {
         self.run(async |deadline| {
             let env = self.runtime.env();

@@ -26,8 +26,8 @@ pub use quorate_sql::backup::FileError;
 pub struct BackupOptions {
     /// Whether an existing file of that name may be replaced.
     pub replace: bool,
-    /// What the backup must contain. [`Level::Linearizable`], the default: everything that was acknowledged before.
-    /// [`Level::Local`]: what the node has applied, which needs no majority.
+    /// How fresh the backup must be. [`Level::Linearizable`], the default: it contains every write that was
+    /// acknowledged before. [`Level::Local`]: it contains what the node has applied, which needs no majority.
     pub level: Level,
     /// Called from time to time, from any thread.
     pub progress: Option<TellProgress>,
@@ -39,9 +39,10 @@ pub type TellProgress = Arc<dyn Fn(BackupProgress) + Send + Sync>;
 /// The progress of a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackupProgress {
-    /// Bytes of the file so far. Pages that are changed meanwhile are sent again, so this may stand still.
+    /// Bytes written so far. Pages that change during the backup are sent again, so this number may not grow for a
+    /// while.
     pub bytes: u64,
-    /// About how many bytes the file will have.
+    /// The expected size of the file, in bytes.
     pub expected: u64,
 }
 
@@ -52,13 +53,13 @@ pub struct BackupInfo {
     pub file: PathBuf,
     /// The cluster that it comes from.
     pub cluster: ClusterId,
-    /// The last position that it contains.
+    /// The position of the last write that it contains.
     pub position: Position,
-    /// Bytes of the file.
+    /// The size of the file, in bytes.
     pub bytes: u64,
 }
 
-/// Why there is no backup.
+/// The error of a backup.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BackupError {
@@ -68,7 +69,7 @@ pub enum BackupError {
     /// The node can't serve the request, or refuses it.
     #[error(transparent)]
     Cluster(#[from] Error),
-    /// The image did not arrive.
+    /// The node's image did not arrive completely.
     #[error("the backup broke off: {0}; try again")]
     Image(#[from] ImageError),
     /// The file can't be written.

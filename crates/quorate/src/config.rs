@@ -76,19 +76,20 @@ pub struct Config {
     pub secret: SecretSource,
     /// Intervals and deadlines of consensus.
     pub timing: Timing,
-    /// When a write is acknowledged: fixed when the cluster is founded, and the same on all nodes.
+    /// The condition for acknowledging a write. It is fixed when the cluster is founded, and the same on all nodes.
     pub durability: Durability,
-    /// Bytes of applied and durable log that are kept for followers that lag. More is purged, and when the node is
-    /// idle, everything that no member needs.
+    /// The number of bytes of applied and durable log that the node keeps for followers that lag. It purges more than
+    /// that, and when idle, everything that no member needs.
     pub keep_log_bytes: u64,
     /// How long a call tries before it fails, unless the handle sets another deadline
     /// ([`Sql::with_deadline`](crate::Sql::with_deadline)).
     pub deadline: Duration,
     /// The options of the database.
     pub sql: SqlOptions,
-    /// Functions and collations for all statements of this node; they can be set only in code. Queries may use them at
-    /// once. Writes may use them once every voter has them; a start waits up to three seconds for that. From then on a
-    /// node starts only if it has them, so every later version of the program must have them.
+    /// The application's functions and collations, for all statements of this node; they can be set only in code.
+    /// Queries may use them at once. Writes may use them once every voter has them; [`Node::start`](crate::Node::start)
+    /// waits up to three seconds for that. From then on, a node without them does not start, so every later version of
+    /// the program must have them.
     pub extensions: Extensions,
 }
 
@@ -96,24 +97,25 @@ pub struct Config {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SqlOptions {
-    /// The number of read-only connections, and so of queries that run at the same time.
+    /// The number of read-only connections, which is the number of queries that can run at the same time.
     pub readers: usize,
-    /// Bytes of each reader's page cache.
+    /// The size of each reader's page cache, in bytes.
     pub reader_cache_bytes: u32,
-    /// Bytes of the writer's page cache. A sort within a write runs in pieces of this size, which can't be interrupted,
-    /// so a large cache makes other writes wait longer.
+    /// The size of the writer's page cache, in bytes. A sort within a write runs in pieces of this size, which can't be
+    /// interrupted, so a large cache makes other writes wait longer.
     pub writer_cache_bytes: u32,
-    /// Bytes of a page: a power of two from 4096 to 65536, fixed when the cluster is founded, and the same on all
-    /// nodes.
+    /// The size of a page, in bytes: a power of two from 4096 to 65536, fixed when the cluster is founded, and the same
+    /// on all nodes.
     pub page_size: u32,
-    /// How long a query may run, and a read transaction may last, whatever the caller asks for.
+    /// The time limit of a query and of a read transaction. A caller can set a shorter limit, but not a longer one.
     pub query_timeout: Duration,
-    /// The most bytes of temporary files of one query, for example for sorts that do not fit into its page cache.
+    /// The limit on the temporary files of one query, in bytes; for example, for sorts that do not fit into its page
+    /// cache.
     pub temp_bytes_per_query: u64,
-    /// The most bytes of temporary files of all queries together. The writer may use as many, plus twice the size of
-    /// the database.
+    /// The limit on the temporary files of all queries together, in bytes. The writer may use as much, plus twice the
+    /// size of the database.
     pub temp_bytes: u64,
-    /// Statements that take this long are logged; zero disables this.
+    /// Statements that take at least this long are logged. Zero disables this.
     pub slow_statement: Duration,
 }
 
@@ -157,18 +159,33 @@ impl Config {
         Self { data_dir: data_dir.into(), ..Self::default() }
     }
 
-    /// Reads a text of TOML; `docs/configuration.md` lists its keys. Relative paths are relative to the working
-    /// directory.
+    /// Parses a configuration in TOML; `docs/configuration.md` lists its keys. Relative paths are relative to the
+    /// working directory.
+    ///
+    /// # Errors
+    ///
+    /// Returns a [`ConfigError`] if the text is not TOML, has an unknown key or an invalid value, or fails
+    /// [`Config::check`].
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
         Sources::new().text(text)?.read()
     }
 
-    /// Reads a file of TOML, like [`Config::from_toml`]. Relative paths are relative to the file's directory.
+    /// Reads a configuration file in TOML, like [`Config::from_toml`]. Relative paths are relative to the file's
+    /// directory.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`Config::from_toml`], and [`ConfigError::File`] if the file can't be read.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
         Sources::new().file(path)?.read()
     }
 
-    /// Fails if the settings are invalid or contradict each other. [`Node::start`](crate::Node::start) checks this too.
+    /// Checks that the settings are valid and do not contradict each other. [`Node::start`](crate::Node::start) does
+    /// this check too.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ConfigError::Missing`] or [`ConfigError::Invalid`].
     pub fn check(&self) -> Result<(), ConfigError> {
         let invalid = |text: String| Err(ConfigError::Invalid(text.into()));
         if self.name.is_empty() {

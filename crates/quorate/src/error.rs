@@ -1,4 +1,4 @@
-//! Why a call failed, and what the caller may conclude from it.
+//! The errors of reads and writes, and of starting a node.
 
 use quorate_env::Cause;
 use quorate_model::{Failure, StoreFault};
@@ -7,59 +7,61 @@ use quorate_sql::readers::ReadError;
 
 use crate::config::ConfigError;
 
-/// Why a read or a write failed. But for [`Error::Unknown`], nothing of a write was done.
+/// The error of a read or a write. Every error except [`Error::Unknown`] means that the write had no effect.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The statement failed, or is not allowed. The same statement would fail again.
+    /// The statement failed or is not allowed. The same statement would fail again.
     #[error(transparent)]
     Failed(#[from] Failure),
-    /// The write may have been done, or may still be. No retry could tell: the session that would know is gone, or the
-    /// deadline came first.
-    #[error("the outcome of the write is not known: {0}; look before writing it again")]
+    /// The outcome of the write is not known: it may have taken effect, or may still take effect. The handle could not
+    /// find out, because the session has ended or the deadline has passed.
+    #[error("the outcome of the write is not known: {0}; check the data before writing it again")]
     Unknown(#[source] Cause),
-    /// Each time until the deadline, another write had changed what the transaction had read.
+    /// The transaction conflicted in every attempt until the deadline: other writes changed what it had read.
     #[error("conflict: {0}")]
     Conflict(#[source] Cause),
-    /// An interactive transaction was rolled back: its leader was lost, its time was up, or other entries came in
-    /// between.
-    #[error("the transaction was aborted: {0}; nothing of it was done, run it again")]
+    /// An interactive transaction was rolled back, because the leader was lost, the transaction's time limit was
+    /// reached, or another entry was applied first.
+    #[error("the transaction was aborted: {0}; it had no effect, run it again")]
     TransactionAborted(#[source] Cause),
-    /// Too much was waiting until the deadline.
+    /// Too many requests were waiting, or all readers or snapshots were in use, until the deadline.
     #[error("overloaded: {0}; send less at a time, or try again later")]
     Overloaded(#[source] Cause),
-    /// No leader with a majority, or no node at all, could be reached until the deadline.
-    #[error("the cluster is not available: {0}; see that a majority of its nodes is up and reachable, and try again")]
+    /// No leader with a majority, or no node at all, could be reached before the deadline.
+    #[error("the cluster is not available: {0}; check that a majority of its nodes is up and reachable, and try again")]
     Unavailable(#[source] Cause),
-    /// A read took too long: to wait for its level, or to run.
+    /// A read waited too long for its level, or ran for too long.
     #[error("the read took too long: {0}")]
     TimedOut(#[source] Cause),
-    /// The result of a read has more rows or bytes than it may.
+    /// The result of a read exceeds the limit on rows or bytes.
     #[error("the result is too large: {0}")]
     TooLarge(#[source] Cause),
-    /// A read lasted for longer than one state can be kept, or a query before it in its snapshot ran out of memory or
-    /// disk, or could not read the database: SQLite ends the read transaction then.
+    /// The node no longer keeps the state that the snapshot reads. Either it was kept for too long, or an earlier query
+    /// of the snapshot ran out of memory or disk space or could not read the database, and SQLite then ended the read
+    /// transaction.
     #[error("the snapshot has ended (too old, or out of memory or disk); read again, in smaller steps")]
     SnapshotEnded,
-    /// The rows are not what the program expects.
+    /// The rows can't be converted to the requested types.
     #[error(transparent)]
     Row(#[from] RowError),
-    /// The node's own trouble with its database; other nodes may serve.
+    /// The node can't use its database. Other nodes may still serve the request.
     #[error("this node can't serve: {0}")]
     Store(#[source] StoreFault),
-    /// The server refuses this client: a wrong secret, a role that may not do this, another cluster or version.
+    /// The node refuses this client: its secret is wrong, its role does not permit the request, or it belongs to
+    /// another cluster or version.
     #[error("refused: {0}")]
     Forbidden(#[source] Cause),
-    /// This node was removed from its cluster and serves nothing any more.
+    /// This node was removed from its cluster and no longer serves requests.
     #[error(transparent)]
     Removed(Cause),
-    /// The node, or the handle, was closed.
-    #[error("closed: the node, or this handle, was stopped; start the node, or connect, again")]
+    /// The node was stopped, or the handle's client was closed.
+    #[error("closed: the node or this handle was stopped; start the node or connect again")]
     Closed,
 }
 
 impl Error {
-    /// Whether the same call may succeed later, without the risk of writing twice.
+    /// Returns whether the same call may succeed later. Retrying such a call never writes twice.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Conflict(_)
@@ -79,7 +81,7 @@ impl Error {
         }
     }
 
-    /// Why, without what to do: where another error says that.
+    /// Returns the reason without the advice, for use inside another error that gives its own advice.
     pub(crate) fn reason(self) -> Cause {
         match self {
             Self::Unknown(why)
@@ -92,7 +94,7 @@ impl Error {
         }
     }
 
-    /// The failure of the statement, if that is what it is.
+    /// Returns the [`Failure`] of the statement, if this is [`Error::Failed`].
     pub fn failure(&self) -> Option<&Failure> {
         if let Self::Failed(failure) = self { Some(failure) } else { None }
     }
@@ -109,13 +111,13 @@ impl From<ReadError> for Error {
             ReadError::Busy | ReadError::Overloaded(_) => Self::Overloaded(Cause::from(error)),
             ReadError::Fault(StoreFault::Closed) => Self::Closed,
             ReadError::Fault(fault) => Self::Store(fault),
-            // Kinds that later versions of the readers add.
+            // The enum is non-exhaustive.
             _ => Self::Unavailable(Cause::from(error)),
         }
     }
 }
 
-/// Why a node did not start.
+/// The error of starting a node.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
@@ -130,23 +132,23 @@ pub enum StartError {
     Disk {
         /// The directory.
         path: String,
-        /// What the system says.
+        /// The error of the system.
         #[source]
         error: std::io::Error,
     },
-    /// A restore into the data directory did not come to its end.
-    #[error("a restore into {0} did not come to its end; run it again")]
+    /// A restore into the data directory did not finish.
+    #[error("a restore into {0} did not finish; run it again")]
     Unfinished(String),
-    /// The node could not take its part in the cluster.
+    /// The log, the store or the connection to the cluster could not be opened.
     #[error(transparent)]
     Consensus(#[from] quorate_consensus::StartError),
-    /// The node went down while it started.
-    #[error("the node went down while it started")]
+    /// The node's thread ended during the start.
+    #[error("the node ended unexpectedly while it started")]
     Died,
 }
 
 impl StartError {
-    /// Whether the same start may succeed later without help.
+    /// Returns whether the same start may succeed later without intervention.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Config(error) => error.is_retryable(),
@@ -161,7 +163,7 @@ impl StartError {
 mod tests {
     use super::*;
 
-    /// Each kind; what leads to it is in `tests/errors/`.
+    /// Covers every kind; `tests/errors/` provokes them.
     #[test]
     fn each_error_says_what_to_do() {
         let why = || Cause::from("this is why");
@@ -171,19 +173,19 @@ mod tests {
             (
                 Error::Unknown(why()),
                 false,
-                "the outcome of the write is not known: this is why; look before writing it again",
+                "the outcome of the write is not known: this is why; check the data before writing it again",
             ),
             (Error::Conflict(why()), true, "conflict: this is why"),
             (
                 Error::TransactionAborted(why()),
                 true,
-                "the transaction was aborted: this is why; nothing of it was done, run it again",
+                "the transaction was aborted: this is why; it had no effect, run it again",
             ),
             (Error::Overloaded(why()), true, "overloaded: this is why; send less at a time, or try again later"),
             (
                 Error::Unavailable(why()),
                 true,
-                "the cluster is not available: this is why; see that a majority of its nodes is up and reachable, and \
+                "the cluster is not available: this is why; check that a majority of its nodes is up and reachable, and \
                  try again",
             ),
             (Error::TimedOut(why()), true, "the read took too long: this is why"),
@@ -212,7 +214,7 @@ mod tests {
             ),
             (Error::Forbidden(why()), false, "refused: this is why"),
             (Error::Removed(why()), false, "this is why"),
-            (Error::Closed, false, "closed: the node, or this handle, was stopped; start the node, or connect, again"),
+            (Error::Closed, false, "closed: the node or this handle was stopped; start the node or connect again"),
         ];
         for (error, is_retryable, text) in cases {
             assert_eq!((error.is_retryable(), error.to_string().as_str()), (is_retryable, text));

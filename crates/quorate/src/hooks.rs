@@ -1,7 +1,7 @@
-//! What only simulations use: sizes that no one else has a reason to choose, the place between consensus and the state
-//! machine, where a simulation watches what is applied.
+//! Hooks for simulations: sizes that applications can't configure, and a wrapper between consensus and the state
+//! machine that observes what is applied.
 //!
-//! Invariant: the default changes nothing.
+//! Invariant: the default hooks change nothing.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,22 +11,22 @@ use quorate_model::StateMachine;
 use quorate_sql::options::StoreOptions;
 use quorate_sql::store::SqlStore;
 
-/// Changes how a store is opened.
+/// Changes the options with which a store is opened.
 pub type TuneStore = Arc<dyn Fn(&mut StoreOptions) + Send + Sync>;
 
-/// Gives what consensus is to take for the store.
+/// Wraps the store; consensus uses the returned state machine in its place.
 pub type WatchStore = Arc<dyn Fn(SqlStore) -> Arc<dyn StateMachine> + Send + Sync>;
 
-/// Changes how a node is put together.
+/// Changes how a node is assembled.
 #[derive(Clone, Default)]
 pub struct SimHooks {
     /// The highest format level that the node understands; if `None`, that of this build.
     pub level: Option<u32>,
-    /// Bytes of one file of the log.
+    /// The size of one file of the log, in bytes.
     pub log_segment_bytes: Option<u64>,
-    /// Changes how the store is opened.
+    /// Changes the options with which the store is opened.
     pub tune: Option<TuneStore>,
-    /// Watches the store.
+    /// Wraps the store.
     pub watch: Option<WatchStore>,
 }
 

@@ -4,22 +4,23 @@ use std::time::Duration;
 
 use quorate_model::Position;
 
-/// How recent the state must be that a read sees.
+/// The freshness of a read: the oldest state that it may see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Level {
-    /// What this node has applied, however long ago it last heard of the other nodes. Costs nothing. The default of
-    /// [`Node::sql`](crate::Node::sql).
+    /// The state that this node has applied, however long ago it last heard from the other nodes. Needs no network and
+    /// no wait. The default of [`Node::sql`](crate::Node::sql).
     Local,
-    /// At least the state after the write that returned this position, for example to read one's own writes, whichever
-    /// node answers. Waits until the node has applied it; needs no network.
+    /// At least the state after the write that returned this position, for example to read one's own writes on any
+    /// node. Waits until the node has applied that write; needs no network.
     AtLeast(Position),
-    /// The latest acknowledged state, on any node. Costs one round to a majority, which reads that arrive together
-    /// share. The default of [`Client`](crate::Client).
+    /// The latest acknowledged state, on any node. Costs one round trip to a majority; reads that arrive together share
+    /// it. The default of [`Client`](crate::Client).
     Linearizable,
-    /// A state that contains everything that was acknowledged up to some time, which is at most this long ago, on any
-    /// node. Costs nothing if a linearizable read of that node, or another read of this level, was confirmed within
-    /// this time, otherwise one round like a linearizable read; so there is at most one round in this time, however
-    /// many reads there are. The node measures by its own clock, which may stop while its machine is suspended.
+    /// A state that is at most this old: it contains every write that was acknowledged by that time. Costs nothing if
+    /// the node has confirmed a linearizable read, or another read of this level, within this time; otherwise it costs
+    /// one round trip, as a linearizable read does. A node therefore makes at most one round trip in this time for such
+    /// reads, however many there are. The node measures time by its own clock, which may stop while its machine is
+    /// suspended.
     Bounded(Duration),
 }

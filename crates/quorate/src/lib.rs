@@ -1,8 +1,8 @@
-//! SQLite you can kill: replicated SQL that one embeds.
+//! A replicated SQL database that runs inside an application: SQLite on every node, kept equal by Raft.
 //!
-//! An application starts a [`Node`] with a data directory and, for more than one machine, a list of members. Its
-//! [`Sql`] handle writes through Raft, so that an acknowledged write survives the loss of any minority of the nodes,
-//! and reads the SQLite database that every node has.
+//! An application starts a [`Node`] with a data directory and, for more than one machine, a list of members. The node's
+//! [`Sql`] handle replicates writes through Raft, so an acknowledged write survives the loss of any minority of the
+//! nodes. Reads use the SQLite database that every node keeps.
 //!
 //! ```
 //! use quorate::{Config, Level, Node};
@@ -30,20 +30,21 @@
 //!
 //! # Principal types
 //!
-//! - [`Config`], in code or from TOML, and [`Node`], which runs it.
+//! - [`Config`]: the configuration of a node, set in code or read from TOML. [`Node`]: a running node.
 //! - [`Sql`]: [`execute`](Sql::execute), [`query`](Sql::query), atomic [`batch`](Sql::batch), serializable
-//!   [`transact`](Sql::transact), a [`Snapshot`] for many reads; [`Level`] says how fresh a read must be. [`Client`]
-//!   hands out the same handles in a process that is not a member.
-//! - [`backup`](backup()) and [`restore`](restore()): a live database as a plain SQLite file, and back.
-//!   [`verify`](verify()): do all nodes hold the same?
-//! - [`Admin`]: the members of a cluster, looked at and changed.
-//! - [`Error`]: all but [`Error::Unknown`] mean that a write had no effect.
+//!   [`transact`](Sql::transact), and a [`Snapshot`] for many reads of one state. [`Level`] sets how fresh a read must
+//!   be. A [`Client`] provides the same handles in a process that is not a member.
+//! - [`backup`](backup()) and [`restore`](restore()): copy a live database to a plain SQLite file, and create a cluster
+//!   from such a file. [`verify`](verify()) checks that all nodes hold the same data.
+//! - [`Admin`]: lists and changes the members of a cluster.
+//! - [`Error`]: the error of a read or a write. Every error except [`Error::Unknown`] means that the write had no
+//!   effect.
 //!
 //! # Invariants
 //!
-//! - A write takes effect exactly once, or not at all, however often the library had to try.
-//! - Handles work in any executor, and calls on a handle whose node has ended fail; they never hang or panic.
-//! - What sessions, retries and deadlines mean is written once, for both kinds of handles.
+//! - A write takes effect exactly once or not at all, however often the library retries it.
+//! - Handles work in any executor. Calls on a handle whose node has ended fail; they neither hang nor panic.
+//! - Sessions, retries and deadlines have one implementation, which both kinds of handles share.
 
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
@@ -99,7 +100,7 @@ pub use sql::Sql;
 pub use status::Status;
 pub use transaction::Transaction;
 
-/// What only simulations use.
+/// Items for simulations only.
 #[doc(hidden)]
 pub mod sim {
     pub use crate::hooks::{SimHooks, TuneStore, WatchStore};
@@ -108,12 +109,12 @@ pub mod sim {
     pub use crate::restore::restore_in;
 }
 
-/// The examples of the README compile.
+/// Compiles the examples of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
-/// So do those of the guide to SQL.
+/// Compiles the examples of the guide to SQL.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/sql.md")]
 struct Guide;

@@ -1,4 +1,4 @@
-//! The metrics of a node, gathered from its parts: [`Node::metrics`](crate::Node::metrics).
+//! The metrics of a node, collected from its components: [`Node::metrics`](crate::Node::metrics).
 //!
 //! `docs/metrics.md` gives the names under which `quorate-server` exports them.
 
@@ -22,10 +22,10 @@ pub use crate::node::WriteTraces;
 use crate::readiness::NotReady;
 use crate::status::Status;
 
-/// One validation in this many is timed: most take less time than reading the clock twice.
+/// One in this many validations is timed, because most take less time than reading the clock twice.
 pub const VALIDATIONS_PER_SAMPLE: u64 = 16;
 
-/// All metrics of a node at one moment. Counters count from the node's start.
+/// All metrics of a node at one point in time. Counters start at zero when the node starts.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     /// The version of this library.
@@ -42,19 +42,19 @@ pub struct Metrics {
     pub silence_max: Duration,
     /// The clocks of the other members that can be reached, minus this node's, in nanoseconds.
     pub clock_offsets: Vec<(NodeId, i64)>,
-    /// The requests to the node.
+    /// Metrics of the requests to the node.
     pub node: NodeMetrics,
-    /// Its part in consensus.
+    /// Metrics of consensus.
     pub consensus: ConsensusMetrics,
-    /// Its log.
+    /// Metrics of the log.
     pub log: WalMetrics,
-    /// Statistics of its log.
+    /// Statistics of the log.
     pub log_stats: WalStats,
-    /// Its database.
+    /// Metrics of the database.
     pub store: StoreMetrics,
-    /// The sizes of its database.
+    /// The sizes of the database's files.
     pub sizes: Sizes,
-    /// Connections of other nodes and of clients.
+    /// The connections of other nodes and of clients.
     pub connections: Connections,
     /// The space on the file system of its data directory, if it could be read.
     pub space: Option<Space>,

@@ -1,10 +1,10 @@
-//! Migrations: scripts of SQL that make the schema, each of which is run once, in the order of their numbers.
+//! Migrations: SQL scripts that create and change the schema. Each one runs once, in the order of their numbers.
 //!
-//! Which were run stands in the table `quorate_migrations`, with their names and the hashes of their texts. A migration
-//! is one transaction that reads that table, and so one atomic entry: any number of nodes and clients may migrate at
-//! the same time, and each migration is run by one of them.
+//! The table `quorate_migrations` records the migrations that were run, with their names and the hashes of their texts.
+//! A migration is one transaction that also reads that table, and is committed as one atomic entry. Any number of nodes
+//! and clients may migrate at the same time; each migration is run by one of them.
 //!
-//! Invariant: a migration is run only if all before it were, with the texts that they have here.
+//! Invariant: a migration runs only if all migrations before it have run with the texts that this program has.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -24,7 +24,7 @@ const IS_THERE: &str = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' 
 const RUN_BEFORE: &str = "SELECT number, name, hash, run_at FROM quorate_migrations ORDER BY number";
 const RECORD: &str = "INSERT INTO quorate_migrations (number, name, hash) VALUES (?, ?, ?)";
 
-/// A script of SQL that is run once.
+/// A SQL script that is run once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Migration {
     number: i64,
@@ -32,46 +32,46 @@ pub struct Migration {
     sql: Cow<'static, str>,
 }
 
-/// The migrations of a program, in the order of their numbers. [`migrations!`](crate::migrations) makes them from a
-/// folder when the program is compiled.
+/// The migrations of a program, in the order of their numbers. The macro [`migrations!`](crate::migrations) embeds
+/// those of a folder when the program is compiled.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Migrations(Vec<Migration>);
 
-/// Why migrations were not run. Those before the one that it is about were.
+/// The error of [`Sql::migrate`]. The migrations before the one that the error names may have been run.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MigrateError {
-    /// A name that is no number and text.
+    /// The file name is not a number, an underscore and a text.
     #[error("{0}: the name of a migration is a number, an underscore and a text, as in 0001_users.sql")]
     Name(String),
-    /// Two have the same number.
-    #[error("{0} and {1} have the same number: give the newer one a higher")]
+    /// Two migrations have the same number.
+    #[error("{0} and {1} have the same number: give the newer one a higher number")]
     SameNumber(String, String),
-    /// Its text is not the one that was run.
-    #[error("{0} was changed after it was run: bring back its text, and write what is to change into a new migration")]
+    /// The text of a migration differs from the text that was run.
+    #[error("{0} was changed after it was run: restore its text, and put the change into a new migration")]
     Changed(String),
-    /// One that was run is not there any more, though later ones are.
-    #[error("{0} was run and is missing: bring its file back")]
+    /// A migration that was run is missing from the program, which has later ones.
+    #[error("{0} was run but is missing: restore its file")]
     Missing(String),
-    /// One was not run though a later one was.
-    #[error("{0} was not run, and {1} was, which comes after it: give it a number that is higher than all")]
+    /// A migration was not run, but a later one was.
+    #[error("{0} was not run, but {1}, which comes after it, was: give {0} a number higher than all others")]
     OutOfOrder(String, String),
-    /// One can't be run, or could not now.
+    /// A migration failed, or could not be run at this time.
     #[error("{file}: {error}")]
     Failed {
         /// The migration.
         file: String,
-        /// What it failed with; a [`Failure`](crate::Failure) has the number of its statement.
+        /// The error; a [`Failure`](crate::Failure) contains the number of the statement.
         #[source]
         error: Error,
     },
-    /// What was run before could not be read.
+    /// The table of migrations could not be read.
     #[error(transparent)]
     Database(#[from] Error),
 }
 
 impl MigrateError {
-    /// Whether the same call may succeed later.
+    /// Returns whether the same call may succeed later.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Failed { error, .. } | Self::Database(error) => error.is_retryable(),
@@ -80,12 +80,12 @@ impl MigrateError {
     }
 }
 
-/// How a database stands to the migrations of a program.
+/// The migrations that were run in a database, and those of a program that are pending.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MigrationStatus {
-    /// Those that were run, also by programs that know more of them than this one.
+    /// The migrations that were run, including those of newer programs that this program does not have.
     pub done: Vec<DoneMigration>,
-    /// Those that are to be run, in their order.
+    /// The migrations that have not been run, in their order.
     pub pending: Vec<Migration>,
 }
 
@@ -96,17 +96,18 @@ pub struct DoneMigration {
     pub number: i64,
     /// The name of its file.
     pub file: String,
-    /// When it was run, as the cluster's clock had it: `YYYY-MM-DD HH:MM:SS`, UTC.
+    /// The time at which it was run, by the cluster's clock: `YYYY-MM-DD HH:MM:SS`, UTC.
     pub run_at: String,
     hash: String,
 }
 
 impl Migration {
-    /// A migration from the name of its file, as in `0001_users.sql`, and its text.
+    /// Creates a migration from the name of its file, such as `0001_users.sql`, and its text.
     ///
     /// # Errors
     ///
-    /// [`MigrateError::Name`]; [`MigrateError::Failed`] for a text that is not made of whole statements.
+    /// Returns [`MigrateError::Name`] if the name is invalid, and [`MigrateError::Failed`] if the text does not consist
+    /// of complete statements.
     pub fn new(file: impl Into<Cow<'static, str>>, sql: impl Into<Cow<'static, str>>) -> Result<Self, MigrateError> {
         let (file, sql) = (file.into(), sql.into());
         let number = number(&file).ok_or_else(|| MigrateError::Name(file.clone().into_owned()))?;
@@ -115,22 +116,22 @@ impl Migration {
         Ok(migration)
     }
 
-    /// Its number.
+    /// Returns the number of the migration.
     pub fn number(&self) -> i64 {
         self.number
     }
 
-    /// The name of its file.
+    /// Returns the name of its file.
     pub fn file(&self) -> &str {
         &self.file
     }
 
-    /// Its text.
+    /// Returns its SQL text.
     pub fn sql(&self) -> &str {
         &self.sql
     }
 
-    /// SHA-256 of the text, whichever system's way its lines end in.
+    /// Returns the SHA-256 of the text. Line ends are normalized to LF first.
     fn hash(&self) -> String {
         let digest = Sha256::digest(self.sql.replace("\r\n", "\n"));
         digest.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -145,7 +146,7 @@ impl Migration {
     }
 }
 
-/// Digits, an underscore, and a name.
+/// Parses the number of a file name: digits, an underscore, and a name.
 fn number(file: &str) -> Option<i64> {
     let (digits, name) = file.strip_suffix(".sql")?.split_once('_')?;
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
@@ -153,11 +154,11 @@ fn number(file: &str) -> Option<i64> {
 }
 
 impl Migrations {
-    /// These migrations, in the order of their numbers.
+    /// Sorts these migrations by their numbers.
     ///
     /// # Errors
     ///
-    /// [`MigrateError::SameNumber`].
+    /// Returns [`MigrateError::SameNumber`] if two migrations have the same number.
     pub fn new(migrations: impl IntoIterator<Item = Migration>) -> Result<Self, MigrateError> {
         let mut all: Vec<Migration> = migrations.into_iter().collect();
         all.sort_by_key(|migration| migration.number);
@@ -168,7 +169,7 @@ impl Migrations {
         Ok(Self(all))
     }
 
-    /// What [`migrations!`](crate::migrations) has looked at and put into order.
+    /// Takes the files that [`migrations!`](crate::migrations) has checked and sorted.
     #[doc(hidden)]
     pub fn embedded(files: &[(i64, &'static str, &'static str)]) -> Self {
         let migration = |(number, file, sql): &(i64, &'static str, &'static str)| Migration {
@@ -179,12 +180,12 @@ impl Migrations {
         Self(files.iter().map(migration).collect())
     }
 
-    /// All, in their order.
+    /// Returns an iterator over the migrations, in the order of their numbers.
     pub fn iter(&self) -> impl Iterator<Item = &Migration> {
         self.0.iter()
     }
 
-    /// The status beside what was run before; fails where the two contradict each other.
+    /// Compares these migrations with those that were run. Fails if they contradict each other.
     fn status(&self, done: Vec<DoneMigration>) -> Result<MigrationStatus, MigrateError> {
         let last_known = self.0.last().map_or(0, |migration| migration.number);
         for old in done.iter().filter(|old| old.number <= last_known) {
@@ -208,12 +209,13 @@ impl Migrations {
 }
 
 impl Sql {
-    /// Runs the migrations that were not run yet, each as one atomic entry. May be called by all nodes and clients at
-    /// the same time, at each start: each migration is run once, and all calls return when all were. A database may
-    /// have run later ones than this program knows, so that an old program still starts beside a new one.
+    /// Runs the migrations that have not been run yet, each as one atomic entry. All nodes and clients may call this at
+    /// the same time and at every start: each migration runs once, and every call returns when all of them have run. It
+    /// is not an error if the database has run later migrations that this program does not have, so an older program
+    /// still starts next to a newer one.
     ///
-    /// A migration may hold whatever a [`Sql::batch`] may. Returns those that this call has run; in any case reads of
-    /// this handle see what all have done.
+    /// A migration may contain the same statements as a [`Sql::batch`]. Returns the migrations that this call has run.
+    /// In every case, later reads of this handle see the effects of all of them.
     ///
     /// ```
     /// # async fn f(sql: quorate::Sql) -> Result<(), Box<dyn std::error::Error>> {
@@ -231,15 +233,16 @@ impl Sql {
     ///
     /// # Errors
     ///
-    /// [`MigrateError::Failed`] names the migration that failed, which has done nothing. The others say how the
-    /// migrations differ from those that were run; then nothing was done either.
+    /// Returns [`MigrateError::Failed`] with the name of the migration that failed; that migration has no effect. The
+    /// other errors report how the migrations differ from those that were run. In that case this call runs nothing,
+    /// unless the contradiction arises while it runs because another program migrates at the same time.
     pub async fn migrate(&self, migrations: &Migrations) -> Result<Vec<Migration>, MigrateError> {
         let (sql, mut run) = (self.at(Level::Linearizable), Vec::new());
         for migration in self.migration_status(migrations).await?.pending {
             let committed = sql.transact(|tx| {
                 let migration = &migration;
                 async move {
-                    // Meanwhile another call may have run this migration, or others that do not fit.
+                    // In the meantime, another call may have run this migration, or others that contradict it.
                     let status = match migrations.status(read(&tx).await?) {
                         Ok(status) => status,
                         Err(differs) => return Ok(Err(differs)),
@@ -251,7 +254,7 @@ impl Sql {
             });
             let committed = committed.await.map_err(|error| migration.failed(error))?;
             if committed.value? {
-                // This node may hear of it later.
+                // This node may apply the entry later than the leader.
                 self.at(Level::AtLeast(committed.position)).query("SELECT 1", ()).await?;
                 run.push(migration);
             }
@@ -259,18 +262,18 @@ impl Sql {
         Ok(run)
     }
 
-    /// Which migrations were run, and which are to be.
+    /// Returns the migrations that were run and those that are pending.
     ///
     /// # Errors
     ///
-    /// Those of [`Sql::migrate`], but for [`MigrateError::Failed`].
+    /// Returns the errors of [`Sql::migrate`], except [`MigrateError::Failed`].
     pub async fn migration_status(&self, migrations: &Migrations) -> Result<MigrationStatus, MigrateError> {
         let done = self.at(Level::Linearizable).transact(|tx| async move { read(&tx).await }).await?;
         migrations.status(done.value)
     }
 }
 
-/// Those that were run.
+/// Returns the migrations that were run.
 async fn read(tx: &Optimistic) -> Result<Vec<DoneMigration>, Error> {
     if tx.query_one::<i64>(IS_THERE, ()).await? == 0 {
         return Ok(Vec::new());
@@ -279,7 +282,8 @@ async fn read(tx: &Optimistic) -> Result<Vec<DoneMigration>, Error> {
     Ok(done.into_iter().map(|(number, file, hash, run_at)| DoneMigration { number, file, run_at, hash }).collect())
 }
 
-/// The statements of a migration, and behind them, so that they keep their numbers, the record that it was run.
+/// Adds the statements of a migration and then the record that it was run. The record comes last, so that the
+/// statements keep their numbers in errors.
 fn gather(tx: &Optimistic, migration: &Migration) -> Result<(), Error> {
     for statement in migration.statements()? {
         tx.execute(statement.to_owned(), ())?;

@@ -1,11 +1,12 @@
-//! Optimistic transactions: a closure reads one state and gathers writes; one entry ships both, and every node checks
-//! what was read before it does what was written.
+//! Optimistic transactions. A closure reads one state and collects writes. One entry contains both the reads and the
+//! writes; every node checks the reads before it runs the writes.
 //!
 //! Invariants:
-//! - What the closure was given rests on recorded reads only: what is read after it has returned is given to nobody,
-//!   and nothing is written where a read has failed, for no node could check that again.
-//! - A read is recorded with the clock and the randomness that it saw, so that it can give the same rows again.
-//! - Nothing of an attempt that did not commit is kept: neither its writes nor its value.
+//! - The closure's result depends only on recorded reads. A read after the closure has returned fails. If a read has
+//!   failed, nothing is written, because no node could check that read again.
+//! - A read is recorded with the clock and the randomness that it used, so that it can be repeated with the same
+//!   result.
+//! - Neither the writes nor the value of an attempt that did not commit are kept.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -28,8 +29,8 @@ use crate::runtime::Runtime;
 use crate::snapshot::{Query, State};
 use crate::submitter::{Backoff, Limits, Submitter};
 
-/// One attempt of a transaction: what the closure of [`Sql::transact`](crate::Sql::transact) reads from and writes to.
-/// Its clones are the same attempt. When the closure has returned, it can't be used any more.
+/// One attempt of a transaction, which is passed to the closure of [`Sql::transact`](crate::Sql::transact). All clones
+/// refer to the same attempt. After the closure has returned, all calls fail.
 #[derive(Clone)]
 pub struct Optimistic(Arc<Attempt>);
 
@@ -37,23 +38,23 @@ struct Attempt {
     runtime: Runtime,
     deadline: Instant,
     limits: Limits,
-    /// The time that all its reads see.
+    /// The time that all reads see.
     now: u64,
     position: Position,
-    /// `None` when the attempt has ended. Reads take turns.
+    /// `None` when the attempt has ended. The mutex runs one read at a time.
     state: tokio::sync::Mutex<Option<Box<dyn State>>>,
     gathered: Mutex<Gathered>,
 }
 
-/// What an attempt has done so far.
+/// The reads and writes of an attempt so far.
 #[derive(Default)]
 struct Gathered {
     read_checks: Vec<ReadCheck>,
     commands: Vec<Command>,
     /// The error of the first read that failed.
     failed: Option<Error>,
-    /// A read failed for a reason that lies outside of the transaction: another attempt may fare better.
-    was_let_down: bool,
+    /// Whether a read failed for a reason outside of the transaction, so that another attempt may succeed.
+    is_worth_retrying: bool,
     has_ended: bool,
 }
 
@@ -61,22 +62,24 @@ struct Gathered {
 pub(crate) struct Attempts {
     submitter: Arc<Submitter>,
     limits: Limits,
-    /// Steps that the entry may take.
+    /// The budget of the entry, in steps of SQLite.
     budget: u64,
     deadline: Instant,
-    /// The state that the next one reads.
+    /// The level of the state that the next attempt reads.
     level: Level,
     backoff: Backoff,
 }
 
 impl Optimistic {
-    /// Runs a query on the state that this attempt reads, and returns its rows: at most as many as the handle's limits
-    /// allow. The order of rows counts for what has changed: say `ORDER BY` where a query returns several.
+    /// Runs a query on the state that this attempt reads, and returns its rows. The limits of the handle apply.
+    ///
+    /// When the transaction commits, the rows are compared in their order, so use `ORDER BY` if a query returns several
+    /// rows.
     ///
     /// # Errors
     ///
-    /// [`FailureKind::Refused`] for a statement that writes, and after a write: a transaction reads first, since it
-    /// would not see what it is to write.
+    /// Returns [`Error::Failed`] with [`FailureKind::Refused`] if the statement writes, if the transaction has already
+    /// added a write (a read would not see it), or if the closure has returned.
     pub async fn query(&self, sql: impl Into<Cow<'static, str>>, params: impl IntoParams) -> Result<Rows, Error> {
         let statement = (sql, params).into_statement().into_query()?;
         let attempt = &*self.0;
@@ -84,13 +87,13 @@ impl Optimistic {
             let stamp = Stamp { now: attempt.now, seed: attempt.runtime.env().rng().next_u64() };
             let query = Query { statement, limits: attempt.limits, stamp: Some(stamp) };
             let mut state = attempt.state.lock().await;
-            attempt.gathered().may_read()?;
+            attempt.gathered().check_may_read()?;
             let rows = state.as_mut().ok_or_else(ended)?.query(&query, attempt.deadline).await;
             let mut gathered = attempt.gathered();
             if gathered.has_ended {
                 *state = None;
             }
-            gathered.has_read(query.statement, stamp, &rows)?;
+            gathered.record_read(query.statement, stamp, &rows)?;
             rows
         });
         read.await.unwrap_or(Err(Error::Closed))
@@ -98,41 +101,43 @@ impl Optimistic {
 
     row_methods!(&self);
 
-    /// Adds a statement that writes, to be run when the transaction commits. Says which step of it that is:
-    /// [`Step::column`] makes what it returns a parameter of a later one, and [`Committed::results`] has its result at
-    /// that place.
+    /// Adds a statement that writes; it runs when the transaction commits. Returns its number in the transaction:
+    /// [`Step::column`] uses a value that it returns as a parameter of a later statement, and [`Committed::results`]
+    /// has its result at that index.
     ///
     /// # Errors
     ///
-    /// [`FailureKind::Refused`] if the closure has returned.
+    /// Returns [`Error::Failed`] with [`FailureKind::Refused`] if the closure has returned, and with
+    /// [`FailureKind::TooBig`] if the transaction has too many statements.
     pub fn execute(&self, sql: impl Into<Cow<'static, str>>, params: impl IntoParams) -> Result<Step, Error> {
-        self.0.gathered().writes((sql, params).into())
+        self.0.gathered().add_write((sql, params).into())
     }
 
-    /// Adds a statement that is run once for each row of parameters, as [`Sql::execute_many`](crate::Sql::execute_many)
-    /// does.
+    /// Adds a statement that runs once for each row of parameters, like
+    /// [`Sql::execute_many`](crate::Sql::execute_many).
     ///
     /// # Errors
     ///
-    /// Those of [`Optimistic::execute`], and for rows that can't be parameters.
+    /// Returns the errors of [`Optimistic::execute`], and fails if there is no row, or if a row is empty or has named
+    /// parameters.
     pub fn execute_many<P: IntoParams>(
         &self,
         sql: impl Into<Cow<'static, str>>,
         rows: impl IntoIterator<Item = P>,
     ) -> Result<Step, Error> {
-        self.0.gathered().writes(Bulk { sql: sql.into(), rows: pack(rows)? }.into())
+        self.0.gathered().add_write(Bulk { sql: sql.into(), rows: pack(rows)? }.into())
     }
 
-    /// Where the state that is read stands in the history.
+    /// Returns the position of the state that this attempt reads.
     pub fn position(&self) -> Position {
         self.0.position
     }
 
-    /// Ends the attempt and gives its state back.
+    /// Ends the attempt and releases its state.
     fn end(&self) -> Gathered {
         let ended = Gathered { has_ended: true, ..Gathered::default() };
         let gathered = std::mem::replace(&mut *self.0.gathered(), ended);
-        // Who still reads gives it back when it has read.
+        // A read that is still running releases the state when it ends.
         if let Ok(mut state) = self.0.state.try_lock() {
             *state = None;
         }
@@ -147,35 +152,35 @@ impl Attempt {
 }
 
 impl Gathered {
-    fn may_read(&self) -> Result<(), Error> {
+    fn check_may_read(&self) -> Result<(), Error> {
         if self.has_ended {
             return Err(ended());
         }
         if !self.commands.is_empty() {
-            let text = "a transaction reads before it writes: it would not see what it is to write; read first, or \
+            let text = "a transaction reads before it writes, because a read would not see its writes; read first, or \
                         use `begin`";
             return Err(refused(text));
         }
         Ok(())
     }
 
-    /// Records a read whose result the closure will see.
-    fn has_read(
+    /// Records a read whose result the closure gets.
+    fn record_read(
         &mut self,
         query: quorate_model::Statement,
         stamp: Stamp,
         rows: &Result<Rows, Error>,
     ) -> Result<(), Error> {
-        // The writes of a clone may have begun meanwhile.
-        self.may_read()?;
+        // A clone may have added a write during the read.
+        self.check_may_read()?;
         match rows {
-            // One more than allowed is enough to be refused.
+            // One read more than the limit is enough for the proposal to be refused.
             Ok(rows) if self.read_checks.len() <= READ_CHECKS_MAX => {
                 self.read_checks.push(ReadCheck { read: Read::Sql(query), stamp, answer: rows_hash::of(rows) });
             }
             Ok(_) => {}
             Err(error) => {
-                self.was_let_down |=
+                self.is_worth_retrying |=
                     matches!(error, Error::Unavailable(_) | Error::SnapshotEnded | Error::Overloaded(_));
                 self.failed.get_or_insert_with(|| error.clone());
             }
@@ -183,7 +188,7 @@ impl Gathered {
         Ok(())
     }
 
-    fn writes(&mut self, BatchStep(command): BatchStep) -> Result<Step, Error> {
+    fn add_write(&mut self, BatchStep(command): BatchStep) -> Result<Step, Error> {
         if self.has_ended {
             return Err(ended());
         }
@@ -222,7 +227,7 @@ impl Attempts {
             let failed = gathered.failed.take().filter(|_| !gathered.commands.is_empty());
             let value = match value.and_then(|value| failed.map_or(Ok(value), |error| Err(error.into()))) {
                 Ok(value) => value,
-                Err(_) if gathered.was_let_down && self.may_go_on().await => continue,
+                Err(_) if gathered.is_worth_retrying && self.pause_before_retry().await => continue,
                 Err(error) => return Err(error),
             };
             if gathered.commands.is_empty() {
@@ -249,25 +254,25 @@ impl Attempts {
         Ok(Optimistic(Arc::new(attempt)))
     }
 
-    /// Ships an attempt. `None` if it conflicts with the write of another and there is time for one more.
+    /// Proposes the attempt. Returns `None` if it conflicts with another write and there is time for another attempt.
     async fn commit(&mut self, gathered: Gathered) -> Result<Option<BatchResult>, Error> {
         let Gathered { read_checks, commands, .. } = gathered;
         let proposal = Proposal { budget: self.budget, read_checks, ..Proposal::new(None, commands) };
         match self.submitter.propose(proposal, self.left()?).await? {
             (position, Ok(reply)) => Ok(Some(Written { position, reply }.into())),
             (position, Err(failure)) if failure.kind == FailureKind::Conflict => {
-                // What it conflicts with lies before the conflict.
+                // The conflicting write has a lower position than the conflict.
                 if self.level != Level::Linearizable {
                     self.level = Level::AtLeast(position);
                 }
-                if self.may_go_on().await { Ok(None) } else { Err(Error::Conflict(failure.message.into())) }
+                if self.pause_before_retry().await { Ok(None) } else { Err(Error::Conflict(failure.message.into())) }
             }
             (_, Err(failure)) => Err(failure.into()),
         }
     }
 
-    /// Pauses before another attempt; `false` if there is no time for one.
-    async fn may_go_on(&mut self) -> bool {
+    /// Pauses before another attempt. Returns `false` if there is no time for one.
+    async fn pause_before_retry(&mut self) -> bool {
         let pause = self.submitter.pause(&mut self.backoff, self.deadline);
         self.submitter.runtime().run(pause).await.unwrap_or(false)
     }

@@ -4,7 +4,7 @@ use quorate_model::{Bulk, Failure, FailureKind, PackedRows, Param, RowPacker, Sq
 use quorate_sql::validate::is_vacuum;
 use std::borrow::Cow;
 
-/// The parameters of one statement. Usually made from a tuple or by [`params!`](crate::params) or
+/// The parameters of one statement. They are usually created from a tuple, or with [`params!`](crate::params) or
 /// [`named!`](crate::named).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Params {
@@ -13,26 +13,27 @@ pub struct Params {
 }
 
 impl Params {
-    /// By position: the first is number 1.
+    /// Creates parameters by position; the first value is parameter 1.
     pub fn positional(values: Vec<Param>) -> Self {
         Self { values, names: Vec::new() }
     }
 
-    /// By name, as the statement spells it: `:a`, `@a` or `$a`. A name without a sign stands for `:name`.
+    /// Creates parameters by name, as the statement spells them: `:a`, `@a` or `$a`. A name without a prefix stands for
+    /// `:name`.
     pub fn named<N: AsRef<str>>(params: impl IntoIterator<Item = (N, Param)>) -> Self {
-        let (names, values) = params.into_iter().map(|(name, value)| (signed(name.as_ref()), value)).unzip();
+        let (names, values) = params.into_iter().map(|(name, value)| (with_prefix(name.as_ref()), value)).unzip();
         Self { values, names }
     }
 }
 
-fn signed(name: &str) -> String {
+fn with_prefix(name: &str) -> String {
     if name.starts_with([':', '@', '$']) { name.to_owned() } else { format!(":{name}") }
 }
 
-/// What can be the parameters of a statement: `()` for none, a tuple of up to twelve values, an array, a slice or a
-/// vector of values of one type, [`Params`].
+/// A type that can be used as the parameters of a statement: `()` for no parameters, a tuple of up to twelve values, an
+/// array, slice or vector of values of one type, or [`Params`].
 pub trait IntoParams {
-    /// Makes them.
+    /// Converts the value into parameters.
     fn into_params(self) -> Params;
 }
 
@@ -93,7 +94,7 @@ tuples! {
     A B C D E F G H I J K L;
 }
 
-/// Parameters by position, of any types and as many as wanted.
+/// Creates parameters by position, of any number and types.
 ///
 /// ```
 /// let params = quorate::params![1, "two", 3.0, None::<i64>];
@@ -105,7 +106,7 @@ macro_rules! params {
     };
 }
 
-/// Parameters by name: `name` stands for `:name`, a text for itself.
+/// Creates parameters by name. An identifier `name` stands for `:name`; a string literal is used as it is.
 ///
 /// ```
 /// let params = quorate::named! { id: 1, "@city": "Bern" };
@@ -119,9 +120,9 @@ macro_rules! named {
     };
 }
 
-/// What can be a statement of a batch: a text of SQL, or such a text with its parameters.
+/// A type that can be used as a statement: a SQL text, or a SQL text with its parameters.
 pub trait IntoStatement {
-    /// Makes it.
+    /// Converts the value into a statement.
     fn into_statement(self) -> Statement<Param>;
 }
 
@@ -162,7 +163,7 @@ impl<S: Into<Cow<'static, str>>, P: IntoParams> IntoStatement for (S, P) {
     }
 }
 
-/// What a batch does at one step: a statement, or a [`Bulk`] of one statement with many rows of parameters.
+/// One step of a batch: a statement, or a [`Bulk`] of one statement with many rows of parameters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BatchStep(pub(crate) SqlCommand);
 
@@ -179,7 +180,7 @@ impl From<Bulk> for BatchStep {
     }
 }
 
-/// Packs rows of parameters, which must be given by position.
+/// Packs rows of parameters, which must be positional.
 pub(crate) fn pack<P: IntoParams>(rows: impl IntoIterator<Item = P>) -> Result<PackedRows, Failure> {
     let mut packer = None;
     for (number, row) in (0..).zip(rows) {
@@ -206,7 +207,7 @@ mod tests {
     use crate::{Step, Value};
 
     #[test]
-    fn many_shapes_make_the_same_parameters() {
+    fn tuples_arrays_and_macros_give_the_same_parameters() {
         let expected = Params::positional(vec![1.into(), 2.into()]);
         assert_eq!((1, 2_i64).into_params(), expected);
         assert_eq!([1, 2].into_params(), expected);
@@ -217,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn names_get_a_sign_if_they_have_none() {
+    fn names_without_a_prefix_get_a_colon() {
         let statement = ("SELECT 1", named! { a: 1, "@b": "x", "$c": Value::Null, "d": 2.5 }).into_statement();
         assert_eq!(statement.names, [":a", "@b", "$c", ":d"]);
         assert_eq!(statement.params, [1.into(), "x".into(), Value::Null.into(), 2.5.into()]);
@@ -225,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_step_returned_is_a_parameter_of_a_batch_only() {
+    fn a_step_column_is_a_parameter_in_batches_only() {
         let step = ("SELECT ?", (Step(0).column("id"),)).into_statement();
         assert_eq!(step, ("SELECT ?", params![Step(0).column("id".to_owned())]).into_statement());
         let text = "what a step returned can be a parameter only of a later statement of the same batch";

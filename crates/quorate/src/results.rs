@@ -1,54 +1,54 @@
-//! What writes return.
+//! The results of writes.
 
 use quorate_model::{CommandResult, Failure, Position, Reply, SqlReply, StatementResult};
 use quorate_sql::query::Rows;
 
-/// What a statement did.
+/// The result of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Executed {
-    /// Rows inserted, updated or deleted, as SQLite's `changes()` counts.
+    /// The number of rows inserted, updated or deleted, as SQLite's `changes()` counts them.
     pub changes: u64,
-    /// The rowid of the last row that the statement inserted; 0 if none.
+    /// The rowid of the last row that the statement inserted; 0 if it inserted none.
     pub last_insert_rowid: i64,
-    /// Where the write stands in the history: read at [`Level::AtLeast`](crate::Level::AtLeast) this to see it.
+    /// The position of the write. A read at [`Level::AtLeast`](crate::Level::AtLeast) this position sees the write.
     pub position: Position,
 }
 
-/// What a statement with `RETURNING` returned.
+/// The result of a statement with `RETURNING`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Returned {
     /// The rows.
     pub rows: Rows,
-    /// Where the write stands in the history.
+    /// The position of the write.
     pub position: Position,
 }
 
-/// What the statements of a batch did, in their order.
+/// The result of a batch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BatchResult {
-    /// One for each statement.
+    /// The results of the statements, in their order.
     pub results: Vec<StatementResult>,
-    /// Where the batch stands in the history.
+    /// The position of the batch.
     pub position: Position,
 }
 
-/// What each statement of a pipeline came to, in their order.
+/// The result of a pipeline.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PipelineResult {
-    /// One for each statement.
+    /// The result or the failure of each statement, in their order.
     pub results: Vec<Result<StatementResult, Failure>>,
-    /// Where the pipeline stands in the history.
+    /// The position of the pipeline.
     pub position: Position,
 }
 
-/// What a transaction came to.
+/// The result of a transaction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Committed<T> {
-    /// What its closure returned.
+    /// The value that the closure returned.
     pub value: T,
-    /// One for each statement that wrote, in their order.
+    /// The results of the statements that write, in their order.
     pub results: Vec<StatementResult>,
-    /// Where it stands in the history; of one that only read, where the state stands that it read.
+    /// The position of the transaction; for a transaction that only read, the position of the state that it read.
     pub position: Position,
 }
 
@@ -64,7 +64,7 @@ impl Written {
     }
 }
 
-/// What a command did, as a statement: VACUUM and the like changed no row.
+/// Converts the result of a command to that of a statement. `VACUUM` and similar commands change no row.
 pub(crate) fn statement(result: CommandResult) -> StatementResult {
     match result {
         CommandResult::Sql(SqlReply::Statement(result)) => result,

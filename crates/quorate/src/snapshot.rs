@@ -1,4 +1,4 @@
-//! One state of a database, read as often as one likes: this node's, or that of a node elsewhere.
+//! Snapshots: one state of a database for many reads, kept by this node or by a remote node.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,15 +15,16 @@ use crate::params::{IntoParams, IntoStatement};
 use crate::runtime::Runtime;
 use crate::submitter::Limits;
 
-/// How a node keeps a state. A query begins when the one before has ended, or ends it.
+/// A state that a node keeps. Beginning a query ends the query before it, if that is still running.
 pub(crate) trait State: Send {
-    /// Where it stands in the history.
+    /// Returns the position of the state.
     fn position(&self) -> Position;
 
     /// Runs a query to its end.
     fn query<'a>(&'a mut self, query: &'a Query, deadline: Instant) -> BoxFuture<'a, Result<Rows, Error>>;
 
-    /// Begins a query without limits on its result, of which no piece may take longer, and gives the first.
+    /// Begins a query without limits on its result, and returns the first piece. Each piece may take at most
+    /// `piece_max`.
     fn begin<'a>(
         &'a mut self,
         query: Statement,
@@ -31,7 +32,7 @@ pub(crate) trait State: Send {
         deadline: Instant,
     ) -> BoxFuture<'a, Result<Rows, Error>>;
 
-    /// The next piece of that query; `None` after the last.
+    /// Returns the next piece of that query; `None` after the last.
     fn piece(&mut self, deadline: Instant) -> BoxFuture<'_, Result<Option<Rows>, Error>>;
 }
 
@@ -40,13 +41,17 @@ pub(crate) trait State: Send {
 pub(crate) struct Query {
     pub(crate) statement: Statement,
     pub(crate) limits: Limits,
-    /// The clock and the randomness that it sees; none for those of the node.
+    /// The clock and the randomness that it uses; `None` for those of the node.
     pub(crate) stamp: Option<Stamp>,
 }
 
-/// One state of the database, as one node keeps it for many reads: at most ten minutes, and less where many writes make
-/// it costly to keep, or where a query in it runs out of memory or disk. Then reads fail with [`Error::SnapshotEnded`].
-/// Results come in pieces, so they may have any size.
+/// A snapshot of the database: one state that a node keeps for many reads. The node keeps it for at most ten minutes,
+/// and for less time if many writes make it costly to keep or if one of its queries runs out of memory or disk space.
+/// After that, reads fail with [`Error::SnapshotEnded`].
+///
+/// Results may have any size, because [`Snapshot::stream`] returns them in pieces. The limits of
+/// [`Sql::with_limits`](crate::Sql::with_limits) and [`Sql::with_query_timeout`](crate::Sql::with_query_timeout) do not
+/// apply; each piece is limited by the deadline of the handle and the node's `sql.query_timeout`.
 ///
 /// ```no_run
 /// # async fn f(sql: quorate::Sql) -> Result<(), quorate::Error> {
@@ -67,7 +72,8 @@ pub struct Snapshot {
     limit: Duration,
 }
 
-/// The rows of a query, piece by piece. Dropped early, the query ends with the next one, or with the snapshot.
+/// The rows of a query of a [`Snapshot`], in pieces. If it is dropped before the last piece, the query ends when the
+/// next query begins or when the snapshot is dropped.
 pub struct RowStream<'a> {
     snapshot: &'a mut Snapshot,
     columns: Arc<[String]>,
@@ -80,16 +86,16 @@ impl Snapshot {
         Self { state, runtime, limit }
     }
 
-    /// Where the state stands in the history.
+    /// Returns the position of the state.
     pub fn position(&self) -> Position {
         self.state.position()
     }
 
-    /// Runs a query and returns its rows, all in memory.
+    /// Runs a query and returns all of its rows, in memory.
     ///
     /// # Errors
     ///
-    /// Those of [`Snapshot::stream`].
+    /// Returns the errors of [`Snapshot::stream`] and [`RowStream::next`].
     pub async fn query(&mut self, sql: impl Into<Cow<'static, str>>, params: impl IntoParams) -> Result<Rows, Error> {
         let mut stream = self.stream(sql, params).await?;
         let mut values = Vec::new();
@@ -99,12 +105,12 @@ impl Snapshot {
         Ok(Rows::new(Arc::clone(&stream.columns), values))
     }
 
-    /// Runs a query whose rows are taken piece by piece. Returns with the first piece.
+    /// Runs a query and returns a stream of its rows. Returns when the first piece has arrived.
     ///
     /// # Errors
     ///
-    /// [`Error::Failed`] for a statement that fails, or writes; [`Error::TimedOut`] for a piece that takes too long.
-    /// The snapshot can be read on after these, not after any other.
+    /// Returns [`Error::Failed`] if the statement fails or writes, and [`Error::TimedOut`] if a piece takes too long.
+    /// The snapshot can still be used after these two errors, but not after any other.
     pub async fn stream(
         &mut self,
         sql: impl Into<Cow<'static, str>>,
@@ -122,16 +128,17 @@ impl Snapshot {
 }
 
 impl RowStream<'_> {
-    /// The names of the columns.
+    /// Returns the names of the columns.
     pub fn columns(&self) -> &Arc<[String]> {
         &self.columns
     }
 
-    /// The next rows; `None` after the last.
+    /// Returns the next piece of the result; `None` after the last.
     ///
     /// # Errors
     ///
-    /// [`Error::SnapshotEnded`] where they were taken too slowly; [`Error::Unavailable`] where the node went away.
+    /// Returns [`Error::SnapshotEnded`] if the snapshot was kept for too long, [`Error::TimedOut`] if the piece takes
+    /// too long, and [`Error::Unavailable`] if the connection to the node is lost.
     pub async fn next(&mut self) -> Result<Option<Rows>, Error> {
         if let Some(first) = self.first.take() {
             return Ok(Some(first));

@@ -1,4 +1,4 @@
-//! The handle to a database.
+//! Handles to a database, and the types of statements, parameters and results.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -30,14 +30,14 @@ pub use crate::params::{BatchStep, IntoParams, IntoStatement};
 pub use crate::results::{BatchResult, Committed, Executed, PipelineResult, Returned};
 pub use crate::snapshot::RowStream;
 
-/// The handle to a database: of a node in this process ([`Node::sql`](crate::Node::sql)), or of a cluster elsewhere
-/// ([`Client`](crate::Client)). Cheap to clone; all clones share one session.
+/// A handle to a database: that of a node in this process ([`Node::sql`](crate::Node::sql)), or that of a remote
+/// cluster ([`Client::sql`](crate::Client::sql)). Cheap to clone; all clones share one session.
 ///
-/// Writes go to the leader, whichever node the handle belongs to, and take effect exactly once: the handle tries again
-/// over changes of the leader until its deadline. Many may be under way at once, and they may take effect in any order;
-/// who needs an order waits for the one before, or sends a [`Sql::batch`].
+/// Writes go to the leader, whichever node the handle belongs to, and take effect exactly once: if the leader changes,
+/// the handle retries until its deadline. Many writes may be in progress at once, and they may take effect in any
+/// order. To fix their order, wait for each write before sending the next one, or send them as one [`Sql::batch`].
 ///
-/// A call that is dropped before it returns may have taken effect, or may still.
+/// A write whose future is dropped may have taken effect, or may still take effect.
 #[derive(Clone)]
 pub struct Sql {
     submitter: Arc<Submitter>,
@@ -54,14 +54,14 @@ impl Sql {
         Self { submitter, level, sees_own_writes: false, deadline, limits, budget: BUDGET_DEFAULT }
     }
 
-    /// The same handle, reading at another level.
+    /// Returns the same handle with another level for its reads.
     #[must_use]
     pub fn at(&self, level: Level) -> Self {
         Self { level, ..self.clone() }
     }
 
-    /// The same handle, whose reads also see every write of it and of its clones that was acknowledged before they
-    /// began, on whichever node, whatever their level is.
+    /// Returns a handle whose reads also see every write of this handle and its clones that was acknowledged before the
+    /// read began. This holds on every node and for every level.
     ///
     /// ```
     /// # async fn f(sql: quorate::Sql) -> Result<(), quorate::Error> {
@@ -76,49 +76,58 @@ impl Sql {
         Self { sees_own_writes: true, ..self.clone() }
     }
 
-    /// The same handle, trying for another time before a call fails; 30 seconds is the default.
+    /// Returns the same handle with another deadline: the time for which a call is retried before it fails. The default
+    /// is 30 seconds.
     #[must_use]
     pub fn with_deadline(&self, deadline: Duration) -> Self {
         Self { deadline, ..self.clone() }
     }
 
-    /// The same handle with other limits on the result of a query, in rows and in bytes of values; a million rows and
-    /// 64 MiB are the default. More is [`Error::TooLarge`].
+    /// Returns the same handle with other limits on the result of a query, in rows and in bytes of values. The defaults
+    /// are a million rows and 64 MiB. A query with a larger result fails with [`Error::TooLarge`]. The limits do not
+    /// apply to a [`Snapshot`].
     #[must_use]
     pub fn with_limits(&self, rows: usize, bytes: usize) -> Self {
         Self { limits: Limits { rows, bytes, ..self.limits }, ..self.clone() }
     }
 
-    /// The same handle, none of whose queries runs longer than this; those of a snapshot's stream, no longer for each
-    /// piece. A node lets no query run longer than its `sql.query_timeout`, 5 seconds by default. What has run too long
-    /// fails with [`Error::TimedOut`].
+    /// Returns the same handle with a time limit for each query, including those of [`Sql::transact`]. A query that
+    /// exceeds it fails with [`Error::TimedOut`]. The node's own limit, `sql.query_timeout` (5 seconds by default),
+    /// applies too, so this method can only shorten the time. It does not apply to a [`Snapshot`], whose pieces are
+    /// limited by the handle's deadline and the node's limit.
     ///
-    /// A query whose future is dropped ends as well, on whichever node it runs.
+    /// A query whose future is dropped is interrupted, also on a remote node.
     #[must_use]
     pub fn with_query_timeout(&self, timeout: Duration) -> Self {
         Self { limits: Limits { timeout, ..self.limits }, ..self.clone() }
     }
 
-    /// The same handle, whose writes may take so many steps of SQLite each; 25 million is the default, up to a second
-    /// of work. Its processor time, and the bytes that it may move through memory and temporary files, are limited in
-    /// proportion (docs/limits.md). A write that needs more steps fails with [`FailureKind::Budget`] and does nothing.
-    /// While one is applied, no other takes effect, on any node: a large budget is for an index of a large table and
-    /// the like, and what can be done in parts is better done so. Interactive transactions keep the default.
+    /// Returns the same handle with another budget for each write: the number of steps of SQLite's virtual machine that
+    /// it may take. The default is 25 million, which is up to a second of work. The processor time of a write, and the
+    /// bytes that it may move through memory and temporary files, are limited in proportion (see docs/limits.md). A
+    /// write that needs more steps fails with [`FailureKind::Budget`] and has no effect.
+    ///
+    /// While a write is applied, no other write takes effect on any node. Use a larger budget only for work that can't
+    /// be split, such as creating an index of a large table. Interactive transactions always use the default.
     #[must_use]
     pub fn with_budget(&self, steps: u64) -> Self {
         Self { budget: steps, ..self.clone() }
     }
 
-    /// Runs a statement that writes, and says what it did.
+    /// Runs a statement that writes. Returns the number of changed rows, the last inserted rowid, and the position of
+    /// the write.
     ///
     /// # Errors
     ///
-    /// Every error but [`Error::Unknown`] means that nothing was done.
+    /// Returns [`Error::Failed`] if the statement fails or is not allowed, [`Error::Unavailable`] or
+    /// [`Error::Overloaded`] if the cluster did not accept it before the deadline, and [`Error::Unknown`] if its
+    /// outcome is not known. After every error except [`Error::Unknown`], the write had no effect.
     pub async fn execute(&self, sql: impl Into<Cow<'static, str>>, params: impl IntoParams) -> Result<Executed, Error> {
         self.write((sql, params)).await.map(Into::into)
     }
 
-    /// Runs a statement that writes and returns rows (`RETURNING`), at most 16 MiB of them.
+    /// Runs a statement that writes and returns rows (`RETURNING`). Returns the rows, at most 16 MiB, and the position
+    /// of the write.
     ///
     /// # Errors
     ///
@@ -131,7 +140,7 @@ impl Sql {
         self.write((sql, params)).await.map(Into::into)
     }
 
-    /// Runs statements that write, in their order, all of them or none.
+    /// Runs statements that write as one atomic transaction, in their order: either all of them take effect, or none.
     ///
     /// ```
     /// # async fn f(sql: quorate::Sql) -> Result<(), quorate::Error> {
@@ -146,7 +155,7 @@ impl Sql {
     /// # }
     /// ```
     ///
-    /// A parameter may be what an earlier statement returned, if that returned one row:
+    /// A parameter may be a value that an earlier statement returned, if that statement returned one row:
     ///
     /// ```
     /// # async fn f(sql: quorate::Sql) -> Result<(), quorate::Error> {
@@ -164,17 +173,19 @@ impl Sql {
     ///
     /// # Errors
     ///
-    /// Those of [`Sql::execute`]; a [`Failure`] names the statement that failed.
+    /// Returns the errors of [`Sql::execute`]. The [`Failure`] of a statement contains its number. An empty batch is
+    /// refused.
     pub async fn batch<S: Into<BatchStep>>(&self, steps: impl IntoIterator<Item = S>) -> Result<BatchResult, Error> {
         self.write_all(Mode::Atomic, commands(steps)?).await.map(Into::into)
     }
 
-    /// Runs statements that write, in their order, each of which succeeds or fails by itself: one that fails changes
-    /// nothing, and those after it still run. All of them are one entry, so no other write comes in between, and a
-    /// retry after a lost answer runs none of them again.
+    /// Runs statements that write, in their order; each one succeeds or fails independently. A statement that fails has
+    /// no effect, and those after it still run. All of them are one entry of the log, so no other write takes effect
+    /// between them, and a retry after a lost answer does not run them again.
     ///
-    /// A statement that ends the transaction (`ON CONFLICT ROLLBACK`, `RAISE(ROLLBACK)`, or the budget of steps is used
-    /// up) is the last one that runs: those before it stay, those after it fail with [`FailureKind::NotRun`].
+    /// A statement that ends the transaction (`ON CONFLICT ROLLBACK`, `RAISE(ROLLBACK)`, or a budget that is used up)
+    /// is the last one that runs. The effects of those before it are kept; those after it fail with
+    /// [`FailureKind::NotRun`].
     ///
     /// ```
     /// # async fn f(sql: quorate::Sql) -> Result<(), quorate::Error> {
@@ -191,8 +202,8 @@ impl Sql {
     ///
     /// # Errors
     ///
-    /// Those of [`Sql::execute`], where nothing can be proposed: for a statement with a syntax error too. A statement
-    /// that fails when it runs is not an error of the call.
+    /// Returns the errors of [`Sql::execute`] if the pipeline can't be proposed, for example if a statement has a
+    /// syntax error. The failure of a statement at run time is not an error of the call: it is part of the result.
     pub async fn pipeline<S: Into<BatchStep>>(
         &self,
         steps: impl IntoIterator<Item = S>,
@@ -200,9 +211,11 @@ impl Sql {
         self.write_all(Mode::Pipeline, commands(steps)?).await.map(Into::into)
     }
 
-    /// Runs a statement that writes once for each row of parameters, in their order, all of them or none: at a fraction
-    /// of what a batch of as many statements costs. The result is that of all runs together. For more than some ten
-    /// thousand rows, or some MiB, call it several times: nobody else's writes take effect while one call's do.
+    /// Runs a statement that writes once for each row of parameters, in their order, as one atomic transaction. This
+    /// costs a fraction of a batch with as many statements. The result is that of all runs together.
+    ///
+    /// Other writes wait while the rows are applied, so split more than some ten thousand rows, or more than a few MiB,
+    /// into several calls.
     ///
     /// ```
     /// # async fn f(sql: quorate::Sql) -> Result<(), quorate::Error> {
@@ -214,8 +227,9 @@ impl Sql {
     ///
     /// # Errors
     ///
-    /// Those of [`Sql::execute`]; a [`Failure`] names the row that failed. [`FailureKind::Refused`] for a statement
-    /// that returns rows or changes the schema, for parameters by name, and where there is no row.
+    /// Returns the errors of [`Sql::execute`]. The [`Failure`] contains the number of the row that failed. Returns
+    /// [`FailureKind::Refused`] if the statement returns rows or changes the schema, if the parameters are named, and
+    /// if there is no row.
     pub async fn execute_many<P: IntoParams>(
         &self,
         sql: impl Into<Cow<'static, str>>,
@@ -224,15 +238,15 @@ impl Sql {
         self.write(Bulk { sql: sql.into(), rows: pack(rows)? }).await.map(Into::into)
     }
 
-    /// Runs a closure that reads and then writes, as one transaction that is serializable: its writes are done only if
-    /// all that it has read is still so when they are. If it is not, the closure runs again, on a newer state, until
-    /// the deadline. Nothing is locked meanwhile. Works on any node's handle.
+    /// Runs a closure that reads and then writes, as one serializable transaction. When the transaction commits, every
+    /// node repeats its reads; the writes are done only if the results are unchanged. Otherwise the closure runs again
+    /// on a newer state, until the deadline. No locks are held. The handle may belong to any node.
     ///
-    /// The closure may run several times, so it should have no other effects than its value. All its reads see one
-    /// state, no older than this handle's level asks for, and one time; its writes are done when it has returned, one
-    /// after the other, by one entry. Its errors end the transaction, and nothing was done.
+    /// The closure may run several times, so it should have no side effects. All its reads see one time and one state,
+    /// which is at least as fresh as the handle's level requires. Its writes run after it has returned, one after
+    /// another, as one entry. If the closure returns an error, the transaction ends without effect.
     ///
-    /// A transfer that must not overdraw:
+    /// A transfer that must not overdraw an account:
     ///
     /// ```
     /// use quorate::sql::Committed;
@@ -252,7 +266,7 @@ impl Sql {
     /// }
     /// ```
     ///
-    /// The closure's error may be any that is made from an [`Error`]:
+    /// The closure's error may be any type that implements `From<Error>`:
     ///
     /// ```
     /// # use quorate::sql::Committed;
@@ -281,8 +295,8 @@ impl Sql {
     ///
     /// # Errors
     ///
-    /// The closure's own; those of [`Sql::execute`]; [`Error::Conflict`] where it conflicted until the deadline. Where
-    /// a read has failed and the closure writes all the same, the error of that read.
+    /// Returns the closure's error, the errors of [`Sql::execute`], and [`Error::Conflict`] if every attempt until the
+    /// deadline conflicted. If a read has failed and the closure writes nevertheless, returns the error of that read.
     pub async fn transact<T, E, F>(&self, body: impl FnMut(Optimistic) -> F) -> Result<Committed<T>, E>
     where
         F: Future<Output = Result<T, E>>,
@@ -293,21 +307,24 @@ impl Sql {
         attempts.run(body).await
     }
 
-    /// Begins a transaction whose statements run one after the other on the leader, while other writes wait. It lasts
-    /// for this handle's deadline at most, and never longer than [`HOLD_MAX`](crate::HOLD_MAX).
+    /// Begins an interactive transaction: its statements run one after another on the leader, while all other writes
+    /// wait. It may last for this handle's deadline, but at most for [`HOLD_MAX`](crate::HOLD_MAX).
     ///
     /// # Errors
     ///
-    /// [`Error::Overloaded`] where the writes before it took until the deadline.
+    /// Returns [`Error::Overloaded`] if the writes before it, or another transaction, took until the deadline, and
+    /// [`Error::Unavailable`] if no leader could be reached.
     pub async fn begin(&self) -> Result<Transaction, Error> {
         Transaction::begin(Arc::clone(&self.submitter), self.deadline).await
     }
 
-    /// Runs a query and returns its rows.
+    /// Runs a query at this handle's level and returns its rows.
     ///
     /// # Errors
     ///
-    /// [`Error::Failed`] with [`FailureKind::Refused`] for a statement that writes.
+    /// Returns [`Error::Failed`] if the query fails, with [`FailureKind::Refused`] if the statement writes. Returns
+    /// [`Error::TimedOut`] if the query takes too long, and [`Error::TooLarge`] if its result exceeds the limits of the
+    /// handle.
     pub async fn query(&self, sql: impl Into<Cow<'static, str>>, params: impl IntoParams) -> Result<Rows, Error> {
         let statement = (sql, params).into_statement().into_query()?;
         let request = ReadRequest { read: Read::Sql(statement), level: self.level()?, limits: self.limits };
@@ -317,18 +334,18 @@ impl Sql {
 
     row_methods!(&self);
 
-    /// Keeps one state for many reads, of this handle's level. Its deadline is for opening it, and for each piece of a
-    /// result.
+    /// Opens a snapshot: one state, at this handle's level, for many reads. The handle's deadline limits the time to
+    /// open it, and the time for each piece of a result.
     ///
     /// # Errors
     ///
-    /// [`Error::Overloaded`] where the node keeps as many snapshots as it may until the deadline.
+    /// Returns [`Error::Overloaded`] if the node keeps its maximum number of snapshots until the deadline.
     pub async fn snapshot(&self) -> Result<Snapshot, Error> {
         let state = self.submitter.snapshot(self.level()?, self.deadline).await?;
         Ok(Snapshot::new(state, self.submitter.runtime().clone(), self.deadline))
     }
 
-    /// The level of a read that begins now.
+    /// Returns the level of a read that begins now.
     fn level(&self) -> Result<Level, Error> {
         if self.sees_own_writes { self.submitter.seeing_own_writes(self.level) } else { Ok(self.level) }
     }
@@ -337,8 +354,8 @@ impl Sql {
         self.deadline
     }
 
-    /// Tells the cluster that this handle and its clones write no more for now, so that it need not remember what they
-    /// wrote. Nothing is lost if this is never called; a later write begins anew.
+    /// Ends the session of this handle and its clones, so that the cluster can forget the outcomes of their writes.
+    /// Calling this is optional. A later write opens a new session.
     pub async fn end_session(&self) {
         self.submitter.end_session().await;
     }
@@ -354,9 +371,9 @@ impl Sql {
     }
 }
 
-/// The commands of a batch or a pipeline, at least one.
+/// Returns the commands of a batch or a pipeline. Fails if there is none.
 fn commands<S: Into<BatchStep>>(steps: impl IntoIterator<Item = S>) -> Result<Vec<Command>, Failure> {
-    // One more than allowed is enough to be refused.
+    // One command more than the limit is enough for the proposal to be refused.
     let steps = steps.into_iter().take(COMMANDS_MAX.saturating_add(1));
     let commands: Vec<Command> = steps.map(|step| step.into().0.into()).collect();
     if commands.is_empty() {

@@ -1,9 +1,11 @@
-//! Interactive transactions: statements that run one by one on the leader, while other writes wait, and that one entry
-//! commits.
+//! Interactive transactions: their statements run one by one on the leader while other writes wait, and are committed
+//! as one entry.
 //!
 //! Invariants:
-//! - What is committed is what the caller was told, statement by statement, or nothing is.
-//! - A call that was dropped before it returned leaves nobody knowing what belongs to the transaction: it is over.
+//! - Either the statements are committed with exactly the results that they returned to the caller, or nothing is
+//!   committed.
+//! - If a call is dropped before it returns, the transaction ends, because it is not known whether the statement
+//!   belongs to it.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -29,23 +31,25 @@ use crate::submitter::{Attempt, Held, Submitter};
 
 /// The place where the statements of one transaction run. Dropping it rolls back.
 pub(crate) trait TransactionHost: Send {
-    /// Where the state stands on which they run.
+    /// Returns the position of the state on which they run.
     fn position(&self) -> Position;
 
-    /// Runs one. After any error but [`Error::Failed`] the transaction is over.
+    /// Runs a statement. After any error except [`Error::Failed`], the transaction has ended.
     fn run(&mut self, statement: Statement) -> BoxFuture<'_, Result<DryRunResult, Error>>;
 
-    /// Proposes what was recorded.
+    /// Proposes the recorded statements.
     fn commit(self: Box<Self>, proposal: Bytes) -> BoxFuture<'static, Result<(Position, Outcome), Attempt>>;
 }
 
-/// A transaction whose statements run one after the other, on the leader, each seeing what those before did: reads and
-/// writes in any order. Other writes of the cluster wait meanwhile, for at most [`HOLD_MAX`](crate::HOLD_MAX): so keep
-/// it short, and prefer [`Sql::batch`](crate::Sql::batch) or [`Sql::transact`](crate::Sql::transact), which hold nobody
-/// up.
+/// An interactive transaction, from [`Sql::begin`](crate::Sql::begin). Its statements run one after another on the
+/// leader, reads and writes in any order, and each one sees the effects of those before it.
 ///
-/// A statement that fails leaves nothing behind, and the transaction goes on without it. All statements see one time.
-/// Dropping the transaction rolls it back.
+/// All other writes of the cluster wait while the transaction is open, for at most [`HOLD_MAX`](crate::HOLD_MAX). Keep
+/// it short, and prefer [`Sql::batch`](crate::Sql::batch) or [`Sql::transact`](crate::Sql::transact), which do not
+/// block other writes.
+///
+/// A statement that fails has no effect, and the transaction continues. All statements see the same time. Dropping the
+/// transaction rolls it back.
 ///
 /// ```
 /// # async fn f(sql: quorate::Sql) -> Result<(), quorate::Error> {
@@ -63,14 +67,14 @@ pub(crate) trait TransactionHost: Send {
 pub struct Transaction {
     submitter: Arc<Submitter>,
     ticket: Held<Arc<Submitter>>,
-    /// `None` when it is over.
+    /// `None` when the transaction has ended.
     host: Option<Box<dyn TransactionHost>>,
     position: Position,
     commands: Vec<Command>,
     stamps: Vec<Stamp>,
-    /// Until when statements may run.
+    /// The time limit for statements.
     end: Instant,
-    /// How long committing may take.
+    /// The time limit for the commit.
     limit: Duration,
 }
 
@@ -83,25 +87,26 @@ impl Transaction {
         Ok(Self { submitter, ticket, host: Some(host), position, commands, stamps, end, limit })
     }
 
-    /// Runs a statement, and says what it did.
+    /// Runs a statement and returns its result.
     ///
     /// # Errors
     ///
-    /// [`Error::Failed`] where the statement fails: then it did nothing, and the transaction goes on.
-    /// [`Error::TransactionAborted`] where the transaction is over.
+    /// Returns [`Error::Failed`] if the statement fails; it has no effect then, and the transaction continues. Returns
+    /// [`Error::TransactionAborted`] if the transaction was rolled back, because the leader was lost or the time limit
+    /// was reached. After any error except [`Error::Failed`], the transaction has ended.
     pub async fn execute(
         &mut self,
         sql: impl Into<Cow<'static, str>>,
         params: impl IntoParams,
     ) -> Result<StatementResult, Error> {
         let statement = (sql, params).into_statement().into_query()?;
-        // Taken, so that a call that is dropped leaves none.
-        let Some(mut host) = self.host.take() else { return Err(over("it ended before")) };
+        // Taken out, so that a dropped call ends the transaction.
+        let Some(mut host) = self.host.take() else { return Err(over("it has already ended")) };
         let end = self.end;
         let running = statement.clone();
         let ran = self.submitter.runtime().run(async move {
             let ran = timeout_at(end, host.run(running)).await;
-            (ran.unwrap_or_else(|_| Err(time_up())), host)
+            (ran.unwrap_or_else(|_| Err(time_limit_reached())), host)
         });
         let (ran, host) = ran.await.map_err(|_| Error::Closed)?;
         match ran {
@@ -122,32 +127,33 @@ impl Transaction {
         }
     }
 
-    /// Runs a statement and returns its rows: of a query, or of a statement with `RETURNING`; at most 16 MiB of them.
+    /// Runs a query, or a statement with `RETURNING`, and returns its rows; at most 16 MiB.
     ///
     /// # Errors
     ///
-    /// Those of [`Transaction::execute`].
+    /// Returns the errors of [`Transaction::execute`].
     pub async fn query(&mut self, sql: impl Into<Cow<'static, str>>, params: impl IntoParams) -> Result<Rows, Error> {
         self.execute(sql, params).await.map(Into::into)
     }
 
     row_methods!(&mut self);
 
-    /// Where the state stands on which it runs.
+    /// Returns the position of the state on which the transaction runs.
     pub fn position(&self) -> Position {
         self.position
     }
 
-    /// Makes all that the statements did take effect, exactly once. The result has what each of them did that may have
-    /// written, which is what [`Transaction::execute`] said.
+    /// Commits the transaction, exactly once. Returns the results of the statements that may have written; they are
+    /// equal to the results that [`Transaction::execute`] returned. A transaction that only read commits nothing and
+    /// returns no results.
     ///
     /// # Errors
     ///
-    /// [`Error::TransactionAborted`] where the leader was lost, or the time was up, before it was proposed: nothing was
-    /// done. [`Error::Failed`] for what is checked at the end: deferred foreign keys. [`Error::Unknown`] where nobody
-    /// can tell.
+    /// Returns [`Error::TransactionAborted`] if the leader was lost or the time limit was reached before the
+    /// transaction was proposed; it has no effect then. Returns [`Error::Failed`] if a deferred foreign key is
+    /// violated, or if the transaction exceeds a limit. Returns [`Error::Unknown`] if the outcome is not known.
     pub async fn commit(mut self) -> Result<BatchResult, Error> {
-        let host = self.host.take().ok_or_else(|| over("it ended before"))?;
+        let host = self.host.take().ok_or_else(|| over("it has already ended"))?;
         if self.commands.is_empty() {
             return Ok(BatchResult { results: Vec::new(), position: self.position });
         }
@@ -165,13 +171,13 @@ impl Transaction {
         }
     }
 
-    /// Makes nothing of it take effect. Dropping it does the same.
+    /// Rolls back the transaction. Dropping it does the same.
     pub fn rollback(self) {}
 }
 
-/// Its time is up.
-pub(crate) fn time_up() -> Error {
-    over(&format!("its time was up: the handle's deadline, and never more than {HOLD_MAX:?}"))
+/// Returns the error of a transaction that has reached its time limit.
+pub(crate) fn time_limit_reached() -> Error {
+    over(&format!("its time limit was reached: the handle's deadline, at most {HOLD_MAX:?}"))
 }
 
 fn over(why: &str) -> Error {

@@ -180,7 +180,7 @@ fn its_time_is_bounded() {
         let late = "the transaction was aborted: ";
         let failed = text(add(&mut tx, "ann", 1).await);
         assert!(failed.starts_with(late), "{failed}");
-        let ended = "the transaction was aborted: it ended before; nothing of it was done, run it again";
+        let ended = "the transaction was aborted: it has already ended; it had no effect, run it again";
         assert_eq!(text(tx.commit().await), ended);
         assert_eq!(balances(&sql).await, Ok(vec![52, 50]));
         Ok(())
@@ -239,7 +239,7 @@ fn it_ends_with_its_node() {
         node.stop().await;
         assert_eq!(
             text(add(&mut tx, "ann", 1).await),
-            "closed: the node, or this handle, was stopped; start the node, or connect, again"
+            "closed: the node or this handle was stopped; start the node or connect again"
         );
         // The directory can be used although the transaction's handle still exists.
         let again = quorate::Node::start(Single::config(&dir)).await.unwrap();

@@ -73,14 +73,14 @@ fn files_that_do_not_fit_are_errors() {
         let cases: [(&[_], _); 3] = [
             (
                 &[FIRST, (SECOND.0, "SELECT 1"), THIRD],
-                "0002_first users.sql was changed after it was run: bring back its text, and write what is to change \
-                 into a new migration",
+                "0002_first users.sql was changed after it was run: restore its text, and put the change into a \
+                 new migration",
             ),
-            (&[FIRST, THIRD], "0002_first users.sql was run and is missing: bring its file back"),
+            (&[FIRST, THIRD], "0002_first users.sql was run but is missing: restore its file"),
             (
                 &[FIRST, SECOND, late, THIRD],
-                "0003_late.sql was not run, and 0010_tags.sql was, which comes after it: give it a number that is \
-                 higher than all",
+                "0003_late.sql was not run, but 0010_tags.sql, which comes after it, was: give 0003_late.sql a number \
+                 higher than all others",
             ),
         ];
         for (files, expected) in cases {
@@ -131,7 +131,7 @@ fn names_and_texts_are_checked_first() {
     let text = "1_a.sql: a statement can't hold a zero byte; pass such text as a parameter";
     assert_eq!((zero.to_string().as_str(), zero.is_retryable()), (text, false));
     let twice = ["1_a.sql", "01_b.sql"].map(|name| Migration::new(name, "SELECT 1").unwrap());
-    let expected = "1_a.sql and 01_b.sql have the same number: give the newer one a higher";
+    let expected = "1_a.sql and 01_b.sql have the same number: give the newer one a higher number";
     assert_eq!(Migrations::new(twice).unwrap_err().to_string(), expected);
 }
 
@@ -150,7 +150,7 @@ fn an_unreachable_cluster_can_migrate_later() {
         );
         assert_eq!((away.to_string(), away.is_retryable()), (text, true));
         let closed = sql.migration_status(&all).await.unwrap_err();
-        let text = "closed: the node, or this handle, was stopped; start the node, or connect, again";
+        let text = "closed: the node or this handle was stopped; start the node or connect again";
         assert_eq!((closed.to_string().as_str(), closed.is_retryable()), (text, false));
     });
 }

@@ -173,7 +173,7 @@ fn errors_are_reported_and_nothing_is_done() {
                     "this statement writes, which a query can't; execute it instead"
                 );
                 write(&tx, "a", 7)?;
-                let early = "a transaction reads before it writes: it would not see what it is to write; read \
+                let early = "a transaction reads before it writes, because a read would not see its writes; read \
                              first, or use `begin`";
                 assert_eq!(text(read(&tx, "a").await), early);
                 Err::<(), _>(Error::TooLarge("enough".into()))

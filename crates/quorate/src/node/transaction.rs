@@ -26,7 +26,7 @@ use crate::protocol::transaction::{Ask, AskKind, Begin, Told};
 use crate::protocol::{self, Executed, method};
 use crate::remote::transaction::Stream;
 use crate::submitter::Attempt;
-use crate::transaction::{TransactionHost, time_up};
+use crate::transaction::{TransactionHost, time_limit_reached};
 
 /// The host of a transaction on this node, the leader.
 struct Local {
@@ -172,7 +172,7 @@ pub(super) async fn serve(
             AskKind::Run(query) => {
                 let statement = query.state_query()?.statement;
                 let ran = timeout_at(end, host.run(statement)).await;
-                let ran = ran.unwrap_or_else(|_| Err(time_up()));
+                let ran = ran.unwrap_or_else(|_| Err(time_limit_reached()));
                 if send(sender, ran.into(), end).await.is_err() {
                     return Ok(());
                 }

@@ -315,7 +315,8 @@ fn a_possible_effect_is_never_a_failure() {
     let failed = |kind| Ok(Err(Failure::new(kind, "this is why")));
     let lost = || Err(Attempt::InDoubt("the answer was lost".into()));
     let refused = || Err(Attempt::Refused(Error::Forbidden("wrong".into())));
-    let unknown = |why: &str| format!("the outcome of the write is not known: {why}; look before writing it again");
+    let unknown =
+        |why: &str| format!("the outcome of the write is not known: {why}; check the data before writing it again");
     let cases = [
         (vec![failed(FailureKind::Constraint)], "this is why".to_owned()),
         (vec![lost(), failed(FailureKind::Constraint)], "this is why".to_owned()),
@@ -345,7 +346,7 @@ fn a_write_that_can_not_begin_names_the_cause() {
         let (client, _owner) = Scripted::client(false, Vec::new());
         let (_first, second) = futures_util::join!(client.write(insert(1), long), error_text(&client, short));
         let why =
-            "no session could be opened in time; see that a majority of its nodes is up and reachable, and try again";
+            "no session could be opened in time; check that a majority of its nodes is up and reachable, and try again";
         assert_eq!(second, format!("the cluster is not available: {why}"));
     });
     run(async {
@@ -364,7 +365,7 @@ fn a_stopped_node_leaves_sent_writes_in_doubt() {
         let mut write = Box::pin(client.write(insert(1), Duration::from_secs(60)));
         assert!((&mut write).now_or_never().is_none());
         owner.close().await;
-        let why = "the outcome of the write is not known: the node was stopped; look before writing it again";
+        let why = "the outcome of the write is not known: the node was stopped; check the data before writing it again";
         assert_eq!(write.await.map(|written| written.position).unwrap_err().to_string(), why);
         let result = client.write(insert(2), Duration::from_secs(60)).await.map(|written| written.position);
         assert_eq!(result, Err(Error::Closed));

@@ -10,7 +10,7 @@ use crate::{aborted, error_of, fails, fails_for_now, unavailable, unknown};
 
 const SHORT: Duration = Duration::from_millis(400);
 
-const CLOSED: &str = "closed: the node, or this handle, was stopped; start the node, or connect, again";
+const CLOSED: &str = "closed: the node or this handle was stopped; start the node or connect again";
 
 async fn connect(config: ClientConfig) -> Result<Client, Error> {
     Client::connect(config).await.map_err(|error| match error {

@@ -43,12 +43,14 @@ fn fails_for_now<T>(result: Result<T, Error>, text: &str) {
 
 /// Returns the error text for a cluster that does not answer, with this reason.
 fn unavailable(why: &str) -> String {
-    format!("the cluster is not available: {why}; see that a majority of its nodes is up and reachable, and try again")
+    format!(
+        "the cluster is not available: {why}; check that a majority of its nodes is up and reachable, and try again"
+    )
 }
 
 /// Returns the error text for an aborted interactive transaction, with this reason.
 fn aborted(why: &str) -> String {
-    format!("the transaction was aborted: {why}; nothing of it was done, run it again")
+    format!("the transaction was aborted: {why}; it had no effect, run it again")
 }
 
 /// Returns the error text for an overload, with this reason.
@@ -58,5 +60,5 @@ fn overloaded(why: &str) -> String {
 
 /// Returns the error text for a write with an unknown outcome, with this reason.
 fn unknown(why: &str) -> String {
-    format!("the outcome of the write is not known: {why}; look before writing it again")
+    format!("the outcome of the write is not known: {why}; check the data before writing it again")
 }

@@ -22,7 +22,7 @@ fn closures_that_do_not_commit() {
                 tx.query("SELECT a FROM t", ()).await
             }
         });
-        let reads = "a transaction reads before it writes: it would not see what it is to write; read first, or use \
+        let reads = "a transaction reads before it writes, because a read would not see its writes; read first, or use \
                      `begin`";
         fails(early.await, reads);
         let tx = kept.into_inner().unwrap().unwrap();
@@ -78,7 +78,7 @@ fn interactive_transactions_that_end_early() {
         tx.rollback();
         let mut tx = hasty.begin().await?;
         tx.execute("INSERT INTO t VALUES (1)", ()).await?;
-        let up = format!("its time was up: the handle's deadline, and never more than {HOLD_MAX:?}");
+        let up = format!("its time limit was reached: the handle's deadline, at most {HOLD_MAX:?}");
         // It takes longer than the deadline, but few steps of the budget.
         let long = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 20000)
                     SELECT sum(length(hex(zeroblob(50000 + i % 2)))) FROM n";
@@ -88,8 +88,8 @@ fn interactive_transactions_that_end_early() {
             }
         };
         fails_for_now(Err::<(), _>(error), &aborted(&up));
-        fails_for_now(tx.execute("INSERT INTO t VALUES (1)", ()).await, &aborted("it ended before"));
-        fails_for_now(tx.commit().await, &aborted("it ended before"));
+        fails_for_now(tx.execute("INSERT INTO t VALUES (1)", ()).await, &aborted("it has already ended"));
+        fails_for_now(tx.commit().await, &aborted("it has already ended"));
         assert_eq!(sql.at(Level::Linearizable).query_one("SELECT count(*) FROM t", ()).await, Ok(0_i64));
         Ok(())
     });
