@@ -185,8 +185,8 @@ mod tests {
             (
                 Error::Unavailable(why()),
                 true,
-                "the cluster is not available: this is why; check that a majority of its nodes is up and reachable, and \
-                 try again",
+                "the cluster is not available: this is why; check that a majority of its nodes is up and reachable, \
+                 and try again",
             ),
             (Error::TimedOut(why()), true, "the read took too long: this is why"),
             (Error::TooLarge(why()), false, "the result is too large: this is why"),

@@ -23,8 +23,8 @@ const OWN: &str = include_str!("recipes.rs");
 const CALLERS: usize = 6;
 const TIMES: usize = 5;
 
-// What the guide shows begins here.
-/// Moves money if there is enough of it.
+// The functions of the guide begin here.
+/// Moves money if the balance is sufficient.
 async fn transfer(sql: &Sql, from: &str, to: &str, amount: i64) -> Result<bool, Error> {
     let done = sql.transact(|tx| async move {
         let balance: i64 = tx.query_one("SELECT balance FROM accounts WHERE name = ?", (from,)).await?;
@@ -38,7 +38,7 @@ async fn transfer(sql: &Sql, from: &str, to: &str, amount: i64) -> Result<bool, 
     Ok(done.await?.value)
 }
 
-/// Takes the first free room: two callers never get the same.
+/// Books the first free room; no two callers get the same room.
 async fn book(sql: &Sql, guest: &str) -> Result<Option<i64>, Error> {
     let done = sql.transact(|tx| async move {
         let free = "SELECT number FROM rooms WHERE guest IS NULL ORDER BY number LIMIT 1";
@@ -51,7 +51,7 @@ async fn book(sql: &Sql, guest: &str) -> Result<Option<i64>, Error> {
     Ok(done.await?.value)
 }
 
-/// Counts one more, and says how many there are then.
+/// Increments a counter and returns its new value.
 async fn count(sql: &Sql, name: &str) -> Result<i64, Error> {
     let done = sql.transact(|tx| async move {
         let before: Option<i64> = tx.query_optional("SELECT n FROM counters WHERE name = ?", (name,)).await?;
@@ -62,7 +62,7 @@ async fn count(sql: &Sql, name: &str) -> Result<i64, Error> {
     Ok(done.await?.value)
 }
 
-/// Changes a document by a function of Rust.
+/// Changes a document with a Rust function.
 async fn edit(sql: &Sql, id: i64, change: impl Fn(String) -> String) -> Result<(), Error> {
     let change = &change;
     let done = sql.transact(|tx| async move {
@@ -72,12 +72,12 @@ async fn edit(sql: &Sql, id: i64, change: impl Fn(String) -> String) -> Result<(
     });
     done.await.map(drop)
 }
-// And ends here.
+// The functions of the guide end here.
 
 #[test]
 fn the_guide_shows_the_tested_code() {
-    let (_, shown) = OWN.split_once("begins here.\n").unwrap();
-    let (shown, _) = shown.split_once("// And ends here.").unwrap();
+    let (_, shown) = OWN.split_once("guide begin here.\n").unwrap();
+    let (shown, _) = shown.split_once("// The functions of the guide end here.").unwrap();
     assert!(GUIDE.contains(shown), "docs/sql.md shows other functions than these");
 }
 
