@@ -1,6 +1,6 @@
-//! Entry points for fuzzing: decodes and re-encodes the messages of clients and nodes.
+//! Entry points for fuzzing. They decode and re-encode the messages of clients and nodes.
 //!
-//! Invariant: this module contains no logic of its own; it calls what nodes and clients call.
+//! Invariant: this module contains no logic of its own; it calls the functions that nodes and clients call.
 
 use bytes::Bytes;
 use prost::Message;
@@ -16,7 +16,7 @@ use crate::protocol::{
 use crate::status::Status;
 use crate::submitter::ReadAnswer;
 
-/// Decodes and re-encodes bytes; returns `None` if the bytes are refused.
+/// Decodes bytes and encodes the result again; returns `None` if the decoder refuses the bytes.
 pub type Reencode = fn(Bytes) -> Option<Bytes>;
 
 /// The messages, by name. Their order must not change, because fuzzing corpora refer to it.
@@ -99,7 +99,7 @@ fn again<M: Message + Default>(bytes: Bytes) -> Option<Bytes> {
     read::<M>(bytes).map(|message| encode(&message))
 }
 
-/// Reads every value, as a caller does.
+/// Reads every value, as an application does.
 fn walk(rows: &Rows) {
     let _ = rows.iter().map(|row| row.values().len()).max();
 }

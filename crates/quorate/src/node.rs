@@ -1,8 +1,8 @@
 //! A running node.
 //!
 //! The whole node lives in one task, the root of the node's own runtime. The task claims the data directory, starts
-//! consensus and the store, waits for the request to stop, and closes them. Applications hold handles that talk to this
-//! task.
+//! consensus and the store, waits for the request to stop, and closes them. Applications use handles that communicate
+//! with this task.
 
 use std::fmt;
 use std::path::Path;
@@ -59,7 +59,7 @@ use service::ClientService;
 /// The directory of the log in a data directory. The database is next to it, in the layout of the store.
 pub(crate) const LOG_DIR: &str = "log";
 
-/// A running node. If it is dropped, it ends at once, as if its process were killed: nothing acknowledged is lost, but
+/// A running node. Dropping it ends the node at once, as if its process were killed: no acknowledged write is lost, but
 /// the other nodes have to detect the loss and elect a new leader. Prefer [`Node::stop`].
 pub struct Node {
     gateway: Arc<Gateway>,
@@ -72,7 +72,7 @@ pub struct Node {
 
 /// The connection to the node's task.
 struct Root {
-    /// Sending asks the task to stop in good order; dropping the sender ends the task at once.
+    /// Sending a message makes the task stop cleanly; dropping the sender ends the task at once.
     stop: Mutex<Option<oneshot::Sender<()>>>,
     ended: oneshot::Receiver<()>,
 }
@@ -93,14 +93,15 @@ struct Started {
 }
 
 impl Node {
-    /// Starts a node on this machine and returns when it serves. If the configuration has several members, the first
-    /// start waits until all of them are running.
+    /// Starts a node in this process. Returns when the node accepts requests. If the configuration has several members,
+    /// the first start waits until all of them are running.
     ///
     /// May be called from any executor, because the node has its own thread. Dropping the future cancels the start.
     ///
     /// # Errors
     ///
-    /// A [`StartError`] says what to change.
+    /// Returns a [`StartError`] if the configuration is invalid, if the data directory is in use or can't be used, or
+    /// if the node can't join its cluster. Its text says what to change.
     pub async fn start(config: Config) -> Result<Self, StartError> {
         Self::start_in(Env::real(), config).await
     }
@@ -148,7 +149,8 @@ impl Node {
     ///
     /// # Errors
     ///
-    /// After a [`BackupError`], there is no file of that name, or the one that was there before.
+    /// Returns a [`BackupError`] if the backup can't be made or written. After an error, a file of that name does not
+    /// exist or is unchanged.
     pub async fn backup(&self, file: impl AsRef<Path>, options: &BackupOptions) -> Result<BackupInfo, BackupError> {
         let deadline = self.sql.deadline();
         let backup = backup::keep(&self.gateway, file.as_ref(), options, deadline);
@@ -175,18 +177,18 @@ impl Node {
         self.gateway.consensus.is_leader()
     }
 
-    /// Waits until the node has ended by itself, and returns why. Either its log or its database failed; the process
-    /// should report this and start again. Or the node was removed from its cluster.
+    /// Waits until the node ends by itself, and returns the reason: its log or its database failed, or the node was
+    /// removed from its cluster. After a failure, the process should report it and start again.
     pub async fn ended(&self) -> Ended {
         self.gateway.consensus.ended().await
     }
 
-    /// Stops in good order: hands over leadership, answers pending calls, and closes the log and the database. The data
-    /// directory can be opened again when this returns.
+    /// Stops the node cleanly: hands over leadership, answers pending calls, and closes the log and the database. When
+    /// this returns, the data directory can be opened again.
     ///
-    /// Running statements are interrupted. If the current step of a statement does not end, this does not return. A
-    /// program that must end by then waits with a timeout of its own and ends its process, which loses nothing that was
-    /// acknowledged. `quorate serve` does so after eight seconds.
+    /// Running statements are interrupted. If the current step of a statement does not end, this method does not
+    /// return. A program that must not wait should use a timeout and then end its process, which loses no acknowledged
+    /// write. `quorate serve` does this after eight seconds.
     pub async fn stop(self) {
         let Self { gateway, observer: _, runtime, sql, admin, root } = self;
         gateway.is_stopping.store(true, Ordering::Relaxed);

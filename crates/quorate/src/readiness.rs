@@ -7,29 +7,30 @@ use quorate_model::StoreFault;
 
 use crate::status::Status;
 
-/// How many known entries a node may not have applied yet and still be ready: about one second of the highest load.
+/// The largest number of known but unapplied entries with which a node is still ready: about one second of the highest
+/// load.
 pub const BEHIND_MAX: u64 = 50_000;
 
-/// Why a node can't serve at the moment.
+/// A reason why a node can't serve at the moment.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotReady {
-    /// It was asked to stop.
+    /// The node was asked to stop.
     #[error("the node is stopping")]
     Stopping,
-    /// It has stopped, or ended by itself.
+    /// The node has stopped, or has ended by itself.
     #[error("the node has ended: {0}")]
     Ended(String),
-    /// The cluster has not made it a member yet.
+    /// The cluster has not admitted the node as a member yet.
     #[error("the node is not a member of the cluster yet")]
     NotMember,
-    /// It is a member that does not vote yet: the cluster still counts on the node that it replaces.
+    /// The node is a member that does not vote yet, because the cluster still counts on the node that it replaces.
     #[error(
         "the node does not vote yet: it catches up, or waits until the node that it replaces was silent for long \
          enough"
     )]
     Learner,
-    /// There is no leader, or the node does not hear of it.
+    /// There is no leader, or the node does not know it.
     #[error("no leader is known")]
     NoLeader,
     /// The last known leader is silent.
@@ -37,10 +38,10 @@ pub enum NotReady {
     LeaderSilent {
         /// Its name.
         name: String,
-        /// For how long the node has not heard from it.
+        /// The time since the node last heard from it.
         silence: Duration,
     },
-    /// The leader answers, but sends nothing.
+    /// The leader answers calls, but sends this node neither entries nor heartbeats.
     #[error(
         "the leader, '{name}', is up but sends this node neither entries nor heartbeats: it can't reach the node at \
          {addr}, the address in the list of members"
@@ -51,12 +52,12 @@ pub enum NotReady {
         /// The address under which the members contact this node.
         addr: String,
     },
-    /// It leads, but can't commit anything.
+    /// The node leads, but can't reach a majority and so can't commit anything.
     #[error("only {reachable} of {voters} voters can be reached: without a majority nothing can be written")]
     NoMajority {
-        /// Voters that can be reached, including this node.
+        /// The number of voters that can be reached, including this node.
         reachable: usize,
-        /// All voters.
+        /// The number of all voters.
         voters: usize,
     },
     /// The database has a fault.
@@ -65,7 +66,7 @@ pub enum NotReady {
     /// The log waits for disk space.
     #[error("no space left for the log; free some, and the node continues by itself")]
     LogFull,
-    /// It has stopped before an entry that can't be applied.
+    /// The node has stopped before an entry that can't be applied.
     #[error("entry {index} can't be applied: {why}; see 'Entries that can't be applied' in docs/operate.md")]
     Blocked {
         /// The index of the entry.
@@ -73,10 +74,10 @@ pub enum NotReady {
         /// The reason, or what the node waits for.
         why: String,
     },
-    /// It has not received the cluster's database yet.
+    /// The node has not received the cluster's database yet.
     #[error("the node has not received the cluster's database yet")]
     NoDatabase,
-    /// It has to catch up first.
+    /// The node lags behind and has to catch up first.
     #[error("the database is {entries} entries behind; the node is catching up")]
     Behind {
         /// The number of entries that it lacks.
@@ -109,7 +110,8 @@ pub(crate) fn not_ready(status: &Status, silence_max: Duration) -> Vec<NotReady>
     reasons
 }
 
-/// Only messages from the leader itself prove that it leads this node; answers to questions do not.
+/// Returns the reason if the node has no usable leader. Only the leader's own messages prove that it leads this node;
+/// its answers to calls do not.
 fn no_leader(status: &Status, own: &MemberStatus, silence_max: Duration) -> Option<NotReady> {
     let last = status.leader.or(status.standing.last_leader);
     let Some(leader) = status.members.iter().find(|member| Some(member.id) == last) else {

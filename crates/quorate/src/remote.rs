@@ -38,11 +38,12 @@ pub struct ClientConfig {
     pub addrs: Vec<String>,
     /// The secret that all nodes and clients of the cluster share.
     pub secret: SecretSource,
-    /// Uses only the first of `addrs`, to read what that node has applied. Its writes are passed on to the leader.
+    /// Whether the client uses only the first of `addrs`, for example to read what that node has applied. That node
+    /// forwards writes to the leader.
     pub pinned: bool,
-    /// Allows only reads: the nodes refuse writes.
+    /// Whether the client may only read; the nodes refuse its writes.
     pub read_only: bool,
-    /// How long a call tries before it fails, unless the call sets another deadline.
+    /// The time for which a call is retried before it fails, unless its handle sets another deadline.
     pub deadline: Duration,
 }
 
@@ -53,7 +54,7 @@ impl ClientConfig {
         Self { addrs, secret, pinned: false, read_only: false, deadline: DEADLINE_DEFAULT }
     }
 
-    /// Returns a configuration for this one node.
+    /// Returns a configuration that uses only this node; see [`ClientConfig::pinned`](#structfield.pinned).
     pub fn pinned(addr: impl Into<String>, secret: SecretSource) -> Self {
         Self { pinned: true, ..Self::new([addr], secret) }
     }
@@ -88,9 +89,9 @@ impl ClientConfig {
     }
 }
 
-/// A connection to a cluster that runs elsewhere. It finds the leader and follows it, and provides the same handles as
-/// a [`Node`](crate::Node). Cheap to clone. All clones, [`Sql`] and [`Admin`] handles share the connections, which
-/// close when the last of them is dropped.
+/// A client of a remote cluster. It finds the leader, follows changes of the leader, and provides the same handles as a
+/// [`Node`](crate::Node). Cheap to clone. All clones, [`Sql`] and [`Admin`] handles share the connections, which close
+/// when the last of them is dropped.
 ///
 /// ```no_run
 /// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
@@ -114,14 +115,14 @@ pub struct Client {
     alive: Arc<Alive>,
 }
 
-/// Keeps a client's runtime alive, which ends when it is told to or when this is dropped.
+/// Keeps a client's runtime alive. The runtime ends when [`Alive::end`] is called or when this value is dropped.
 pub(crate) struct Alive {
     end: Mutex<Option<oneshot::Sender<()>>>,
-    /// Its sender sends nothing. It is dropped when no more calls can run.
+    /// No message is ever sent. The sender is dropped when no more calls can run.
     ended: watch::Receiver<()>,
 }
 
-/// Why a client did not connect.
+/// The error of [`Client::connect`].
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
@@ -131,7 +132,7 @@ pub enum ConnectError {
     /// No node could be reached, or none accepts this client.
     #[error(transparent)]
     Cluster(#[from] Error),
-    /// The system refused a thread.
+    /// The thread of the client could not be started.
     #[error("can't start a thread: {0}")]
     Thread(#[source] Cause),
 }
@@ -148,12 +149,14 @@ impl ConnectError {
 }
 
 impl Client {
-    /// Connects, and returns when a node has answered; tries until the configuration's deadline. May be called from any
-    /// executor, because the client has its own thread.
+    /// Connects to the cluster. Returns when a node has answered, and retries until the configuration's deadline. May
+    /// be called from any executor, because the client has its own thread.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Forbidden`] at once if the secret is wrong.
+    /// Returns [`ConnectError::Config`] if the configuration is invalid. Returns [`ConnectError::Cluster`] with
+    /// [`Error::Unavailable`] if no node answers before the deadline, and with [`Error::Forbidden`] at once if the
+    /// secret is wrong.
     pub async fn connect(config: ClientConfig) -> Result<Self, ConnectError> {
         Self::connect_in(Env::real(), config).await
     }
@@ -187,11 +190,11 @@ impl Client {
         self.admin.clone()
     }
 
-    /// Returns the state of the cluster, as the node sees it to which this client is connected.
+    /// Returns the state of the cluster, as seen by the node that answers.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Unavailable`] if no node answers until the deadline.
+    /// Returns [`Error::Unavailable`] if no node answers before the deadline.
     pub async fn status(&self) -> Result<Status, Error> {
         let status = self.runtime.run(self.nodes.status(self.sql.deadline()));
         status.await.unwrap_or(Err(Error::Closed))
@@ -224,7 +227,7 @@ impl fmt::Debug for Client {
     }
 }
 
-/// Starts a runtime.
+/// Starts a thread with a runtime for the calls of a client.
 pub(crate) async fn start_runtime(env: &Env) -> Result<(Runtime, Alive), ConnectError> {
     let (started, starting) = oneshot::channel();
     let (end, mut dropped) = oneshot::channel::<()>();

@@ -3,10 +3,10 @@
 //! One data directory is prepared. A node that is started in it with its usual configuration leads a cluster of one,
 //! and the other members join that cluster as new nodes. Invariants:
 //!
-//! - Nothing is changed until the backup was read, the directories were claimed, and no configured member has answered
-//!   as part of a living cluster.
+//! - Nothing is changed before the backup was read, the directories were claimed, and it was checked that no configured
+//!   member answers as part of a running cluster.
 //! - Nothing is removed: the contents of a directory are moved aside.
-//! - No node starts in a directory in which a restore was not completed (`check_finished`).
+//! - No node starts in a directory in which a restore did not finish (`check_finished`).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -38,7 +38,8 @@ const ASIDE: &str = "replaced-";
 /// Options of a restore.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RestoreOptions {
-    /// Whether the contents of data directories may be moved aside, into `replaced-<number>` in each directory.
+    /// Whether the contents of data directories may be moved aside, into a subdirectory `replaced-<number>` of each
+    /// directory.
     pub replace: bool,
     /// The data directories of other members on this machine. They are emptied, so that their nodes join the restored
     /// one.
@@ -52,17 +53,17 @@ pub struct RestoreOptions {
 pub struct Restoration {
     /// The new cluster.
     pub cluster: ClusterId,
-    /// The beginning of its history.
+    /// The position at which its history begins.
     pub position: Position,
     /// The cluster that the backup comes from, and the last position in it; `None` for a plain database.
     pub from: Option<(ClusterId, Position)>,
-    /// Bytes of the database.
+    /// The size of the database, in bytes.
     pub bytes: u64,
     /// The directories into which the previous nodes were moved.
     pub aside: Vec<PathBuf>,
 }
 
-/// Why nothing was restored.
+/// The error of a restore.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RestoreError {
@@ -72,7 +73,7 @@ pub enum RestoreError {
     /// The backup can't be used, or the database can't be made from it.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The cluster is alive, or may be.
+    /// The cluster is running, or may be running.
     #[error(transparent)]
     Living(#[from] Living),
     /// A data directory holds a node.
@@ -81,7 +82,7 @@ pub enum RestoreError {
     /// A data directory is in use or can't be used, or the log can't be made.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// The system refused something.
+    /// An operation on a directory failed.
     #[error("{}: {source}", path.display())]
     Disk {
         /// The directory.
@@ -164,7 +165,7 @@ pub async fn restore_in(
     receiver.await.unwrap_or(Err(StartError::Died.into()))
 }
 
-/// Fails if a restore into this directory was not completed.
+/// Fails if a restore into this directory did not finish.
 pub(crate) fn check_finished(disk: &dyn Disk, dir: &Path) -> Result<(), StartError> {
     let failed = |error| StartError::Disk { path: dir.display().to_string(), error };
     if disk.exists(&dir.join(UNFINISHED)).map_err(failed)? {
@@ -280,8 +281,7 @@ impl Directories {
     /// Marks the directory as unfinished. The mark contains the epoch, because a later restore can't see what this one
     /// has moved aside.
     fn mark(&self, epoch: Epoch) -> Result<(), RestoreError> {
-        let text =
-            format!("A restore into this directory has begun and not ended. Run it again.\n{MARK_EPOCH}{}\n", epoch.0);
+        let text = format!("A restore into this directory did not finish. Run it again.\n{MARK_EPOCH}{}\n", epoch.0);
         let path = self.dir.join(UNFINISHED);
         replace_file(self.env.disk().as_ref(), &path, text.as_bytes()).map_err(RestoreError::disk(&path))
     }

@@ -18,7 +18,7 @@ pub(crate) const HASHES_MAX: Duration = Duration::from_secs(330);
 /// The hashes of all nodes of a cluster at one position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verification {
-    /// The position at which they were compared.
+    /// The position at which the nodes were compared.
     pub position: Position,
     /// All members.
     pub nodes: Vec<VerifiedNode>,
@@ -27,26 +27,27 @@ pub struct Verification {
 /// The hashes of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerifiedNode {
-    /// Its Raft id.
+    /// The node's Raft id.
     pub id: NodeId,
-    /// Its name.
+    /// The node's name.
     pub name: String,
-    /// Its address.
+    /// The node's address.
     pub addr: String,
-    /// The logical hash of each of its tables, including Quorate's own (`_quorate_...`), or why they are missing.
+    /// The logical hash of each of its tables, including Quorate's own (`_quorate_...`), or the reason why the hashes
+    /// are missing.
     pub tables: Result<BTreeMap<String, u128>, String>,
 }
 
 /// A table that is not the same on all nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// Its name; `sqlite_schema` stands for the whole schema.
+    /// The table's name; `sqlite_schema` stands for the whole schema.
     pub table: String,
-    /// The names of the nodes that hold the same, the largest group first.
+    /// The names of the nodes, grouped by equal contents of the table; the largest group comes first.
     pub versions: Vec<Vec<String>>,
 }
 
-/// Why the nodes could not be compared.
+/// The error of a verification.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum VerifyError {

@@ -1,5 +1,5 @@
-//! Agreement: a table is changed without the node's knowledge. The node finds out, serves nothing, and gets the right
-//! data again, while the nodes with the right data keep theirs.
+//! Agreement: another process changes a table in a node's database. The node detects the difference, stops serving, and
+//! gets the right data again, while the nodes with the right data keep theirs.
 
 #![allow(
     clippy::unwrap_used,
@@ -21,8 +21,8 @@ use support::{Cluster, PATIENCE, events, run, secret, until};
 /// The variable that names the database for [`change`].
 const DATABASE: &str = "QUORATE_TEST_DATABASE";
 
-/// Changes a database behind the node's back. It runs in another process, because it would drop the locks of the node's
-/// process.
+/// Changes a node's database directly. It runs in another process, because in the node's process it would drop the
+/// node's file locks.
 #[test]
 #[ignore = "changes the database that a variable names, for the other tests"]
 fn change() {
@@ -31,7 +31,7 @@ fn change() {
     assert_eq!(conn.execute("UPDATE stock SET left = left + 1000 WHERE item = 'tea'", ()), Ok(1));
 }
 
-fn change_behind_its_back(cluster: &Cluster, name: &str) {
+fn change_directly(cluster: &Cluster, name: &str) {
     let test = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "change", "--ignored"])
         .env(DATABASE, database(&cluster.config(name).data_dir))
@@ -76,7 +76,7 @@ fn healed(cluster: &Cluster, name: &str, times: u64) -> bool {
 async fn heals(cluster: &Cluster, name: &str, show: impl AsyncFn(&Sql)) {
     let sql = cluster.client().await.sql();
     let before = left(&sql).await.unwrap();
-    change_behind_its_back(cluster, name);
+    change_directly(cluster, name);
     show(&sql).await;
     until("the node is healed", || healed(cluster, name, 1)).await;
     // A later write shows the right number on every node.
@@ -148,7 +148,7 @@ fn a_second_difference_waits_for_an_operator() {
         stock(&cluster).await;
         let name = some(&cluster, false).await;
         heals(&cluster, &name, async |client| assert!(sell(client).await.is_ok())).await;
-        change_behind_its_back(&cluster, &name);
+        change_directly(&cluster, &name);
         let leader = cluster.sql(&cluster.leader().await);
         let sold = sell(&leader).await.unwrap();
         until("it is set aside", || cluster.node(&name).metrics().fault.is_some()).await;
@@ -187,15 +187,15 @@ fn without_an_agreeing_majority_nothing_is_healed() {
         let leader = cluster.leader().await;
         let others: Vec<&str> = ["a", "b", "c"].into_iter().filter(|name| *name != leader).collect();
         // Three nodes with three different states.
-        change_behind_its_back(&cluster, others[0]);
-        change_behind_its_back(&cluster, others[1]);
-        change_behind_its_back(&cluster, others[1]);
+        change_directly(&cluster, others[0]);
+        change_directly(&cluster, others[1]);
+        change_directly(&cluster, others[1]);
         let sold = sell(&cluster.sql(&leader)).await.unwrap();
         until("the difference is reported", || cluster.nodes().all(|node| node.metrics().node.disagreements.get() > 0))
             .await;
         let what = "outcomes up to entry N: no majority agrees, so it is not known whose data are right";
         let differ = format!("nodes of the cluster hold different data event=\"disagreement\" what=\"{what}\"");
-        until("it is said", || events::is_logged(&differ)).await;
+        until("it is logged", || events::is_logged(&differ)).await;
         assert!(
             cluster.nodes().all(|node| node.metrics().node.divergences.get() == 0 && node.metrics().fault.is_none())
         );

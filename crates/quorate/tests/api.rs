@@ -48,7 +48,7 @@ fn writes_return_rows() {
                 ("ann", "1970-01-01"),
             )
             .await?;
-        // The value's own class counts, not the declared type of its column.
+        // The storage class of the value decides, not the declared type of its column.
         assert_eq!(returned.rows.one::<(i64, String, Value)>().unwrap(), (1, "ann".to_owned(), "1970-01-01".into()));
         assert_eq!(returned.rows.columns().as_ref(), ["id", "name", "born"]);
         Ok(())
@@ -86,7 +86,7 @@ fn queries_come_as_rows_values_and_tuples() {
 }
 
 #[test]
-fn a_batch_is_done_whole_or_not_at_all() {
+fn a_batch_is_atomic() {
     on_both(async |sql| {
         users(&sql).await?;
         let insert = |name: &str| ("INSERT INTO users (name) VALUES (?)", params![name]);
@@ -126,7 +126,7 @@ fn statements_of_a_pipeline_fail_separately() {
 }
 
 #[test]
-fn tables_may_be_made_and_used_in_one_batch() {
+fn a_batch_can_create_and_use_a_table() {
     on_both(async |sql| {
         sql.batch(["CREATE TABLE t (x)", "INSERT INTO t VALUES (1), (2)", "CREATE INDEX i ON t (x)"]).await?;
         assert_eq!(sql.query_one::<i64>("SELECT sum(x) FROM t", ()).await?, 3);
@@ -138,7 +138,7 @@ fn tables_may_be_made_and_used_in_one_batch() {
 }
 
 #[test]
-fn bad_statements_are_refused_and_nothing_is_lost() {
+fn bad_statements_are_refused_without_effect() {
     on_both(async |sql| {
         users(&sql).await?;
         sql.execute("INSERT INTO users (name) VALUES ('ann')", ()).await?;
@@ -217,7 +217,7 @@ fn a_single_node_sees_its_writes_at_every_level() {
 }
 
 #[test]
-fn many_writes_under_way_at_once() {
+fn many_concurrent_writes_take_effect() {
     on_both(async |sql| {
         users(&sql).await?;
         let insert = |i: i64| sql.execute("INSERT INTO users (name) VALUES (?)", (i,));

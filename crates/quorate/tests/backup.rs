@@ -114,7 +114,7 @@ fn a_backup_of_each_node_is_the_database_at_its_position() {
             assert!(before.keys().all(|row| found.contains(row)), "what was acknowledged before is in it");
             assert_eq!(backup.bytes, std::fs::metadata(file).unwrap().len());
         }
-        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 6, "nothing lies beside the backups");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 6, "no other files are next to the backups");
         cluster.stop_all().await;
     });
 }

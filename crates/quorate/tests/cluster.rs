@@ -137,7 +137,7 @@ async fn check(cluster: &Cluster, ends: Ends) {
 }
 
 #[test]
-fn killed_leaders_lose_and_double_nothing() {
+fn killed_leaders_lose_or_duplicate_no_write() {
     run(async {
         let mut cluster = Cluster::start().await;
         cluster.sql("a").execute("CREATE TABLE t (x)", ()).await.unwrap();
@@ -157,7 +157,7 @@ fn killed_leaders_lose_and_double_nothing() {
         }
         let remote_ends = elsewhere.end().await;
         let failed: Vec<_> = remote_ends.iter().filter(|(_, end)| end.is_err()).collect();
-        assert!(failed.is_empty(), "a remote handle rides out every failover: {failed:?}");
+        assert!(failed.is_empty(), "a remote handle survives every failover: {failed:?}");
         ends.extend(remote_ends);
         check(&cluster, ends).await;
     });
@@ -186,14 +186,14 @@ fn all_nodes_stop_and_come_back() {
 }
 
 #[test]
-fn an_orderly_stop_hands_leadership_over() {
+fn a_clean_stop_hands_over_leadership() {
     run(async {
         let mut cluster = Cluster::start().await;
         cluster.sql("a").execute("CREATE TABLE t (x)", ()).await.unwrap();
         let leader = cluster.leader().await;
         cluster.stop(&leader).await;
         let others: Vec<_> = cluster.nodes().collect();
-        assert!(others.iter().any(|node| node.is_leader()), "somebody leads as soon as the leader has stopped");
+        assert!(others.iter().any(|node| node.is_leader()), "another node leads as soon as the leader has stopped");
     });
 }
 

@@ -1,5 +1,5 @@
-//! Functions and collations that a program registers: usable in writes once every voter has them, and from then on
-//! equal on all nodes.
+//! Functions and collations that a program registers: writes can use them once every voter has them, and from then on
+//! every node must have them.
 
 #![allow(
     clippy::unwrap_used,
@@ -87,7 +87,7 @@ async fn refused(sql: &Sql, statement: &'static str) -> String {
 }
 
 #[test]
-fn they_work_on_every_node_and_after_a_loss() {
+fn extensions_work_on_every_node_and_after_a_loss() {
     run(async {
         let mut cluster = cluster(&Arc::default()).await;
         let sql = cluster.sql("a");
@@ -131,7 +131,7 @@ fn they_work_on_every_node_and_after_a_loss() {
 }
 
 #[test]
-fn writes_wait_until_every_voter_has_them() {
+fn writes_are_refused_until_every_voter_has_them() {
     run(async {
         let without = Arc::new(Mutex::new(BTreeSet::from(["c"])));
         let mut cluster = cluster(&without).await;

@@ -1,5 +1,5 @@
-//! Interactive transactions: their statements take effect with the results that they returned, and no write waits long
-//! for them.
+//! Interactive transactions: statements take effect with the results that they returned, and other writes wait for a
+//! limited time.
 
 #![allow(
     clippy::unwrap_used,
@@ -38,13 +38,13 @@ fn text<T>(result: Result<T, Error>) -> String {
     result.map(drop).unwrap_err().to_string()
 }
 
-/// Waits until another client's write takes effect, which it does once no transaction holds it back.
+/// Checks that another client's write takes effect, which requires that no transaction holds writes back.
 async fn writes_go_on(sql: &Sql) {
     sql.with_deadline(HOLD_MAX / 2).execute("UPDATE accounts SET balance = balance", ()).await.unwrap();
 }
 
 #[test]
-fn its_statements_take_effect_together() {
+fn statements_take_effect_together() {
     on_both(async |sql| {
         accounts(&sql).await?;
         let mut tx = sql.begin().await?;
@@ -107,7 +107,7 @@ fn uncommitted_statements_have_no_effect() {
 }
 
 #[test]
-fn deferred_keys_are_checked_when_it_commits() {
+fn deferred_keys_are_checked_at_commit() {
     on_both(async |sql| {
         accounts(&sql).await?;
         let table = "CREATE TABLE cards (owner REFERENCES accounts DEFERRABLE INITIALLY DEFERRED)";
@@ -127,7 +127,7 @@ fn deferred_keys_are_checked_when_it_commits() {
 }
 
 #[test]
-fn other_writes_wait_for_it_and_none_is_lost() {
+fn other_writes_wait_and_none_is_lost() {
     run(async {
         let mut cluster = Cluster::start().await;
         accounts(&cluster.sql("a")).await.unwrap();
@@ -167,13 +167,13 @@ fn other_writes_wait_for_it_and_none_is_lost() {
 }
 
 #[test]
-fn its_time_is_bounded() {
+fn a_transaction_has_a_time_limit() {
     on_both(async |sql| {
         accounts(&sql).await?;
         let mut tx = sql.with_deadline(Duration::from_millis(300)).begin().await?;
         add(&mut tx, "ann", 1).await?;
-        // Another transaction begins when the first one's time is up: it held back other writes for that long, and no
-        // longer.
+        // Another transaction begins when the first one reaches its time limit: it held back other writes for that
+        // long, and no longer.
         let mut other = sql.begin().await?;
         add(&mut other, "ann", 2).await?;
         other.commit().await?;
@@ -188,7 +188,7 @@ fn its_time_is_bounded() {
 }
 
 #[test]
-fn a_call_that_is_dropped_ends_it() {
+fn a_dropped_call_ends_the_transaction() {
     on_both(async |sql| {
         accounts(&sql).await?;
         let mut tx = sql.begin().await?;
@@ -204,7 +204,7 @@ fn a_call_that_is_dropped_ends_it() {
 }
 
 #[test]
-fn a_lost_leader_aborts_it_or_its_commit_is_found_again() {
+fn a_lost_leader_aborts_or_a_retry_finds_the_commit() {
     run(async {
         let mut cluster = Cluster::start().await;
         let client = cluster.client().await;
@@ -228,7 +228,7 @@ fn a_lost_leader_aborts_it_or_its_commit_is_found_again() {
 }
 
 #[test]
-fn it_ends_with_its_node() {
+fn a_transaction_ends_with_its_node() {
     run(async {
         let single = Single::start().await;
         let sql = single.node.sql();
@@ -250,7 +250,7 @@ fn it_ends_with_its_node() {
 }
 
 #[test]
-fn a_client_that_goes_away_is_rolled_back() {
+fn a_disconnected_client_is_rolled_back() {
     run(async {
         let single = Single::start().await;
         let sql = single.node.sql();
@@ -262,7 +262,7 @@ fn a_client_that_goes_away_is_rolled_back() {
             let sql = sql.clone();
             async move { writes_go_on(&sql).await }
         });
-        // The client's connections end with it, without a goodbye.
+        // The client's connections end with it, without a message to the node.
         drop((tx, remote));
         waiting.await.unwrap();
         assert_eq!(balances(&sql).await, Ok(vec![50, 50]));

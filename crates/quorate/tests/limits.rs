@@ -84,7 +84,7 @@ fn a_node_limits_the_time_of_all_queries() {
     });
 }
 
-/// The client refuses them: a node could not even decode them.
+/// The client refuses them, because a node could not decode them.
 #[test]
 fn too_many_parameters_are_refused_with_the_limit() {
     run(async {

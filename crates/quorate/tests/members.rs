@@ -92,7 +92,7 @@ fn adding_a_node_and_removing_the_leader_is_lossless() {
         let leads = admin.transfer(Some("d")).await.unwrap();
         assert_eq!(leads, node.status().node);
         admin.remove("d", false).await.unwrap();
-        let Ended::Removed(why) = node.ended().await else { panic!("the node ended otherwise") };
+        let Ended::Removed(why) = node.ended().await else { panic!("the node ended for another reason") };
         let id = node.status().node;
         let removed = format!(
             "the node 'd' with the id {id} was removed from the cluster, and a removed id never comes back; move its \
@@ -100,7 +100,7 @@ fn adding_a_node_and_removing_the_leader_is_lossless() {
         );
         assert_eq!(why, removed);
         let read = node.sql().query("SELECT count(*) FROM t", ()).await;
-        assert_eq!(read, Err(Error::Removed(why.as_str().into())), "it serves no reads of the past");
+        assert_eq!(read, Err(Error::Removed(why.as_str().into())), "it serves no old data");
         let written = node.sql().execute("INSERT INTO t VALUES (-1)", ()).await;
         assert_eq!(written.map(drop), Err(Error::Removed(why.into())));
         node.stop().await;
@@ -152,7 +152,7 @@ fn a_node_that_has_not_joined_serves_no_reads() {
         });
         admit(&admin, &fourth.admission()).await;
         assert_eq!(waiting.await.unwrap(), Ok(0));
-        until("its word that it is ready", || node.observer().not_ready().is_empty()).await;
+        until("the node reports that it is ready", || node.observer().not_ready().is_empty()).await;
         node.stop().await;
     });
 }

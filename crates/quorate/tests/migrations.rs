@@ -1,4 +1,5 @@
-//! Migrations: each runs once, however many programs run it and however often, and files that do not fit are errors.
+//! Migrations: each one runs once, however many programs run it and however often. Files that contradict the migrations
+//! that were run are errors.
 
 #![allow(
     clippy::unwrap_used,
@@ -45,7 +46,7 @@ async fn names(sql: &Sql) -> Result<Vec<String>, Error> {
 }
 
 #[test]
-fn each_is_run_once_in_its_order() {
+fn each_migration_runs_once_in_order() {
     on_both(async |sql| {
         let (two, three) = (migrations(&[SECOND, FIRST]), migrations(&[FIRST, SECOND, THIRD]));
         let status = sql.migration_status(&three).await.unwrap();
@@ -66,7 +67,7 @@ fn each_is_run_once_in_its_order() {
 }
 
 #[test]
-fn files_that_do_not_fit_are_errors() {
+fn contradicting_files_are_errors() {
     on_both(async |sql| {
         sql.migrate(&migrations(&[FIRST, SECOND, THIRD])).await.unwrap();
         let late = ("0003_late.sql", "CREATE TABLE late (a)");
@@ -103,7 +104,7 @@ fn files_that_do_not_fit_are_errors() {
 }
 
 #[test]
-fn a_program_may_carry_the_files_of_a_folder() {
+fn a_program_can_embed_a_folder() {
     on_both(async |sql| {
         let carried = quorate::migrations!("tests/schema");
         assert_eq!(files(sql.migrate(&carried).await), ["0001_people.sql", "0002_ages.sql"]);
@@ -179,7 +180,7 @@ fn all_nodes_may_migrate_at_once() {
 
 /// Both programs check before the other one runs; the conflict is found again in the transaction of the migration.
 #[test]
-fn of_two_different_programs_one_fails() {
+fn one_of_two_different_programs_fails() {
     run(async {
         let single = Single::start().await;
         let sql = single.node.sql();

@@ -114,7 +114,7 @@ fn a_wrong_secret_is_refused() {
 }
 
 #[test]
-fn a_client_never_strays_into_another_cluster() {
+fn a_client_stays_with_its_cluster() {
     run(async {
         let (ours, other) = (Single::start().await, Single::start().await);
         for single in [&ours, &other] {

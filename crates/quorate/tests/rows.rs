@@ -1,4 +1,4 @@
-//! Rows as structs.
+//! Reading rows into structs.
 
 #![allow(
     clippy::unwrap_used,

@@ -62,7 +62,7 @@ const STATEMENTS: &[&str] = &[
 const BATCHES: usize = 150;
 
 #[test]
-fn clocks_and_lost_directories_change_nothing() {
+fn nodes_compute_the_same_as_plain_sqlite() {
     run(async {
         let records = Records::default();
         let mut cluster = Cluster::start_in(Box::new(world(&records))).await;
@@ -109,7 +109,7 @@ fn world(records: &Records) -> impl Fn(&str, &mut Config) -> (Env, SimHooks) + u
         };
         config.timing =
             Timing { silence: Duration::from_secs(1), status: Duration::from_millis(100), ..Timing::default() };
-        // So little that the beginning of the log is soon purged.
+        // So small that the beginning of the log is soon purged.
         config.keep_log_bytes = 8 << 10;
         let real = Env::real();
         let env = Env::new(Parts {

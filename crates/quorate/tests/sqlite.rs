@@ -1,4 +1,4 @@
-//! SQLite's features work on three nodes, and leave the nodes equal.
+//! SQLite's features work on three nodes, and the nodes stay equal.
 
 #![allow(
     clippy::unwrap_used,

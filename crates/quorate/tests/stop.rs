@@ -1,4 +1,4 @@
-//! A node that is asked to stop does so quickly, whatever is running.
+//! A node that is asked to stop does so quickly, even if long statements are running.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests stop at the first surprise")]
 

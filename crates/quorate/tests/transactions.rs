@@ -1,4 +1,4 @@
-//! Optimistic transactions: what they have read still holds when they write, or they run again.
+//! Optimistic transactions: they commit only if their reads are unchanged, and run again otherwise.
 
 #![allow(
     clippy::unwrap_used,
@@ -72,7 +72,7 @@ async fn runs_beside(sql: &Sql, query: &'static str, other: &'static str, distur
 }
 
 #[test]
-fn it_runs_again_only_if_its_reads_changed() {
+fn a_closure_reruns_only_if_its_reads_changed() {
     on_both(async |sql| {
         counters(&sql).await?;
         let one = "SELECT n FROM counters WHERE name = 'a'";
@@ -82,7 +82,7 @@ fn it_runs_again_only_if_its_reads_changed() {
             (one, "UPDATE counters SET n = n + 1 WHERE name = 'a'", 2),
             (one, "UPDATE counters SET n = n + 1 WHERE name = 'b'", 1),
             (one, "UPDATE counters SET n = n WHERE name = 'a'", 1),
-            // A value of another class is another value.
+            // A value of another storage class is another value.
             (one, "UPDATE counters SET n = CAST(n AS REAL) WHERE name = 'a'", 2),
             (some, "INSERT INTO counters VALUES ('c', 0)", 2),
             (some, "DELETE FROM counters WHERE name = 'c'", 2),
@@ -98,7 +98,7 @@ fn it_runs_again_only_if_its_reads_changed() {
 }
 
 #[test]
-fn a_table_that_it_read_may_be_dropped() {
+fn a_table_that_was_read_may_be_dropped() {
     on_both(async |sql| {
         counters(&sql).await?;
         let failed = runs_beside(&sql, "SELECT * FROM counters", "DROP TABLE counters", 1).await;
@@ -108,7 +108,7 @@ fn a_table_that_it_read_may_be_dropped() {
 }
 
 #[test]
-fn all_its_reads_see_one_state_and_one_time() {
+fn all_reads_see_one_state_and_one_time() {
     on_both(async |sql| {
         counters(&sql).await?;
         let look = "SELECT sum(n), strftime('%f', 'now') FROM counters WHERE name IN ('a', 'b')";
@@ -133,7 +133,7 @@ fn all_its_reads_see_one_state_and_one_time() {
 }
 
 #[test]
-fn its_statements_act_like_those_of_a_batch() {
+fn writes_act_like_those_of_a_batch() {
     on_both(async |sql| {
         counters(&sql).await?;
         sql.execute("CREATE TABLE log (id INTEGER PRIMARY KEY, counter INTEGER, said TEXT UNIQUE)", ()).await?;
@@ -161,7 +161,7 @@ fn its_statements_act_like_those_of_a_batch() {
 }
 
 #[test]
-fn errors_are_reported_and_nothing_is_done() {
+fn errors_are_reported_without_effects() {
     on_both(async |sql| {
         counters(&sql).await?;
         let kept = std::sync::Mutex::new(None);
@@ -191,7 +191,7 @@ fn errors_are_reported_and_nothing_is_done() {
 
 /// A failed read can't be checked again.
 #[test]
-fn it_writes_nothing_after_a_failed_read() {
+fn nothing_is_written_after_a_failed_read() {
     on_both(async |sql| {
         sql.execute("CREATE TABLE decisions (what)", ()).await?;
         let decide = |writes: bool| {
@@ -213,7 +213,7 @@ fn it_writes_nothing_after_a_failed_read() {
 }
 
 #[test]
-fn it_gives_up_at_its_deadline() {
+fn conflicts_are_retried_until_the_deadline() {
     on_both(async |sql| {
         counters(&sql).await?;
         let hasty = sql.with_deadline(Duration::from_millis(300));
@@ -221,7 +221,7 @@ fn it_gives_up_at_its_deadline() {
         let conflict = loop {
             match runs_beside(&hasty, query, other, usize::MAX).await.unwrap_err() {
                 Error::Conflict(text) => break text,
-                // The deadline came while one of the two wrote.
+                // The deadline was reached during one of the two writes.
                 error => assert!(error.is_retryable() || matches!(error, Error::Unknown(_)), "{error:?}"),
             }
         };
@@ -234,7 +234,7 @@ fn it_gives_up_at_its_deadline() {
 }
 
 #[test]
-fn nothing_is_lost_or_doubled_on_any_node() {
+fn no_increment_is_lost_or_duplicated() {
     run(async {
         const EACH: i64 = 25;
         let mut cluster = Cluster::start().await;

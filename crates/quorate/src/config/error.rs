@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use quorate_env::Cause;
 
-/// What is wrong with a configuration.
+/// An error in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -21,12 +21,12 @@ pub enum ConfigError {
     Syntax {
         /// The line, from 1.
         line: usize,
-        /// What is wrong.
+        /// The message of the parser.
         message: String,
         /// The error of the parser, without the text, which may contain the secret.
         source: Cause,
     },
-    /// Something is wrong in a file, or with the file as a whole.
+    /// Another error, with the file and, if known, the line in which it occurred.
     #[error("{}: {}", place(path, *line), within(error))]
     InFile {
         /// The file.

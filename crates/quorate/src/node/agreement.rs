@@ -1,5 +1,5 @@
-//! Agreement: nodes compare their outcomes. A node whose data are not those of a majority takes itself out of service
-//! and gets a copy of theirs.
+//! Agreement: nodes compare their outcomes. A node whose data differ from those of a majority stops serving and gets a
+//! copy of the majority's data.
 //!
 //! About once a second, a node asks all voters for the running hash of outcomes after the last entry that it has
 //! applied. After a verification it also asks for the logical hashes of their databases. Each node judges only itself.
@@ -10,7 +10,8 @@
 //!   members, so that data that may be wrong do not become those of the majority.
 //! - Condemned data are neither served, nor sent to other nodes, nor opened again. They are kept until the copy is
 //!   verified. Meanwhile the node votes and keeps its log, but does not lead.
-//! - A second divergence within [`HEALED_ONCE_IN`] has a cause that a copy does not fix: it waits for an operator.
+//! - After a second divergence within [`HEALED_ONCE_IN`], whose cause a copy does not fix, the node waits for an
+//!   operator.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -53,7 +54,7 @@ const HEALED_BYTES_MAX: u64 = 32;
 const PAUSE_FIRST: Duration = Duration::from_secs(1);
 const PAUSE_LONGEST: Duration = Duration::from_secs(30);
 
-/// The advice if a copy does not help.
+/// The advice after a second divergence.
 const AGAIN: &str = "for the second time in a day: look at its disk and memory, then restart it";
 
 /// Compares periodically, as long as the node runs.
@@ -80,7 +81,7 @@ pub(super) async fn answer_outcomes(gateway: &Gateway, request: Outcomes) -> Res
     Ok(protocol::encode(&OutcomesTold { hash }))
 }
 
-/// What a node knows about its own agreement with the others.
+/// The state of a node's comparisons with the other nodes.
 #[derive(Default)]
 struct Watch {
     /// The last entry whose verification was compared, and the one that is being compared, with the time of the first
@@ -153,7 +154,7 @@ impl Watch {
         let answers: Vec<_> = answers.into_iter().filter_map(hashes).collect();
         let verdict = judge(&of_users((*own).clone()), voters.own, &answers, voters.count());
         self.tables_disputed = verdict.is_open();
-        self.act_on(gateway, verdict, format!("tables behind entry {index}")).await;
+        self.act_on(gateway, verdict, format!("tables as of entry {index}")).await;
     }
 
     /// Acts on a verdict.

@@ -1,5 +1,5 @@
-//! Gives out images of a node's database: to a client, to a node that has to replace its own database, or into a file
-//! on the same machine.
+//! Sends images of a node's database: to a client, to a node that has to replace its own database, or into a file on
+//! the same machine.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,7 +15,8 @@ use crate::error::Error;
 use crate::level::Level;
 use crate::protocol::{self, malformed};
 
-/// How many backups a node makes at the same time. Its store sends two images at once, so one is left for a member.
+/// The number of backups that a node makes at the same time. Its store can send two images at once, so one is left for
+/// a member.
 pub(super) const BACKUPS_MAX: usize = 1;
 
 /// How long a client that has opened a stream may take to send its request.

@@ -19,7 +19,7 @@ use crate::snapshot::{Query, State};
 use crate::submitter::{Attempt, Limits, ReadAnswer, ReadRequest, Transport};
 use crate::transaction::TransactionHost;
 
-/// A handle may outlive its node and does not keep it alive.
+/// The connection. A handle may outlive its node, and does not keep it alive.
 pub(super) struct Embedded(pub(super) Weak<Gateway>);
 
 impl Transport for Embedded {
@@ -77,7 +77,7 @@ impl State for Local {
 
     fn query<'a>(&'a mut self, query: &'a Query, deadline: Instant) -> BoxFuture<'a, Result<Rows, Error>> {
         async move {
-            // Short queries wait for nothing, so a loop of them would otherwise starve the other tasks.
+            // Short queries never wait, so a loop of them would otherwise starve the other tasks.
             coop::consume_budget().await;
             let left = deadline.saturating_duration_since(Instant::now());
             let limits = query.limits.within(left).within(self.query_timeout).for_read();

@@ -27,7 +27,7 @@ pub(super) fn announce(gateway: &Gateway) -> Bytes {
     protocol::encode(&Announced { names })
 }
 
-/// Ends when all extensions of this node are enabled. Until then it checks periodically, as long as the node runs.
+/// Returns when all extensions of this node are enabled. Until then it checks periodically, as long as the node runs.
 pub(super) async fn enable(gateway: Weak<Gateway>) {
     while let Some(gateway) = gateway.upgrade() {
         let store = gateway.store.clone();
@@ -44,7 +44,7 @@ pub(super) async fn enable(gateway: Weak<Gateway>) {
     }
 }
 
-/// Proposes those names that all voters have announced.
+/// Proposes the names that all voters have announced.
 async fn propose(gateway: &Gateway, names: Vec<String>) {
     let voters = Voters::of(gateway);
     let read = |bytes| Some(protocol::decode::<Announced>(bytes).ok()?.names.into_iter().collect::<BTreeSet<_>>());

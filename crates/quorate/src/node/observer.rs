@@ -1,4 +1,4 @@
-//! Observes a node from outside.
+//! Access to the state of a node without keeping the node alive.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -13,8 +13,8 @@ use crate::readiness::NotReady;
 use crate::runtime::Runtime;
 use crate::status::Status;
 
-/// Observes a node without keeping it alive. Cheap to clone. Its calls may be made on any thread and may wait for a
-/// disk briefly; a node that is stopping waits until they have returned.
+/// Reads the state and the metrics of a node without keeping the node alive. Cheap to clone. Its methods may be called
+/// on any thread and may block briefly on a disk. A node that is stopping waits until they have returned.
 #[derive(Clone)]
 pub struct Observer {
     gateway: Weak<Gateway>,
@@ -59,7 +59,7 @@ impl fmt::Debug for Observer {
     }
 }
 
-/// Samples of a leader's writes: the write that was answered last since the previous call.
+/// Samples of a leader's writes. Each call returns the trace of the latest write.
 #[derive(Clone, Debug)]
 pub struct WriteTraces(watch::Receiver<Option<WriteTrace>>);
 

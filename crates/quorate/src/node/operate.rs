@@ -70,8 +70,8 @@ impl Request {
     }
 }
 
-/// Passes a request on to the leader, which handles it itself or not at all. If the leader gives up its leadership for
-/// that, the caller asks again.
+/// Forwards a request to the leader, which does not forward it again. If the leader gives up its leadership for the
+/// request, the caller must send it again.
 async fn forward(
     consensus: &Consensus,
     (leader, member): (NodeId, Member),

@@ -1,7 +1,7 @@
 //! Snapshots for clients. Each is a stream, and lasts as long as the stream.
 //!
-//! Invariant: when a stream has ended, for whatever reason, nothing of its snapshot is left. A query whose client is
-//! gone ends at the next step at which SQLite checks for an interrupt.
+//! Invariant: when a stream ends, for any reason, its snapshot is released. The query of a client that has disconnected
+//! ends at the next step at which SQLite checks for an interrupt.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::protocol::{self, OpenSnapshot, Query, SnapshotItem};
 /// How long a client may be idle between requests.
 const IDLE_MAX: Duration = Duration::from_secs(30);
 
-/// How long a client may go without taking a part of a result. Until then it occupies one of the few snapshots that a
+/// How long a client may go without reading a part of a result. Until then it occupies one of the few snapshots that a
 /// node can keep.
 const STALL_MAX: Duration = Duration::from_secs(60);
 
@@ -105,16 +105,16 @@ async fn answer(
     }
 }
 
-/// Sends an item, or returns an error if the client does not take it in time.
+/// Sends an item. Returns an error if the client does not read it in time.
 async fn send(sender: &mut StreamSender, item: impl Into<SnapshotItem>) -> Result<(), CallFailure> {
     match timeout(STALL_MAX, sender.send(protocol::encode(&item.into()))).await {
         Ok(Ok(())) => Ok(()),
-        // The error reaches no client.
+        // No client gets this error.
         Ok(Err(StreamError::Broken | StreamError::Stopped)) => Err(unavailable("the client has gone".to_owned())),
         Ok(Err(error)) => Err(unavailable(error.to_string())),
         Err(_) => Err(unavailable(format!(
-            "nothing of the result was taken for {} s, so the snapshot was ended; take its pieces faster, or ask for \
-             less",
+            "no part of the result was read for {} s, so the snapshot was ended; read its pieces faster, or \
+             request less",
             STALL_MAX.as_secs()
         ))),
     }

@@ -1,7 +1,7 @@
 //! Interactive transactions on the leader: a hold on all writes, and a dry run on the state at the end of the log.
 //!
-//! Invariant: when the host of a transaction is dropped, for whatever reason, the hold and the effects of the
-//! statements are gone.
+//! Invariant: when the host of a transaction is dropped, for any reason, the hold is released and the effects of the
+//! statements are rolled back.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -38,7 +38,7 @@ struct Local {
     position: Position,
 }
 
-/// Why no transaction began.
+/// Why a transaction could not begin.
 enum NotBegun {
     /// Another node leads.
     Elsewhere(NodeId, Member),
@@ -142,7 +142,7 @@ impl TransactionHost for Local {
     }
 }
 
-/// Serves the stream of one transaction until it is committed, the client ends it, or its time is up.
+/// Serves the stream of one transaction until it is committed, the client ends it, or its time limit is reached.
 pub(super) async fn serve(
     gateway: &Arc<Gateway>,
     role: Role,
@@ -183,7 +183,7 @@ pub(super) async fn serve(
                     Err(failure) => Err(Attempt::Refused(failure.into())),
                 };
                 let reply = Told::committed(Executed::new(committed, gateway.leader_elsewhere()));
-                // A client that is gone asks again, under the same session.
+                // A client that did not get the reply sends the proposal again, under the same session.
                 let _ = send(sender, reply, served_until(HOLD_MAX)).await;
                 return Ok(());
             }
@@ -192,7 +192,7 @@ pub(super) async fn serve(
     Ok(())
 }
 
-/// Returns the next request; `None` if the client is gone, or the time is up.
+/// Returns the next request; `None` if the client has disconnected or the time limit was reached.
 async fn next(receiver: &mut StreamReceiver, end: Instant) -> Result<Option<AskKind>, CallFailure> {
     match timeout_at(end, receiver.recv()).await {
         Ok(Ok(Some(item))) => protocol::decode::<Ask>(item)?.request().map(Some),
@@ -209,7 +209,7 @@ fn store_error(fault: StoreFault) -> Error {
         StoreFault::Closed => Error::Closed,
         // Another node will take over leadership.
         StoreFault::Diverged(_) => Error::Unavailable(fault.into()),
-        // Other users of the process occupy the memory.
+        // The rest of the process uses the memory.
         StoreFault::Memory(why) | StoreFault::TooMuch(why) => Error::Overloaded(why.into()),
         fault => Error::Store(fault),
     }

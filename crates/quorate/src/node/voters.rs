@@ -1,4 +1,4 @@
-//! Asks all voters for something.
+//! Calls all other voters.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use quorate_model::NodeId;
 
 use super::gateway::Gateway;
 
-/// The other voters, and whether this node is one.
+/// The other voters, and whether this node is a voter itself.
 pub(super) struct Voters {
     pub(super) others: Vec<NodeId>,
     /// Whether this node votes.
@@ -27,7 +27,7 @@ impl Voters {
         self.others.len() + usize::from(self.own)
     }
 
-    /// Asks the other voters, and returns the answers that come within the time limit.
+    /// Calls the other voters, and returns the answers that arrive within the time limit.
     pub(super) async fn ask<T>(
         &self,
         gateway: &Gateway,

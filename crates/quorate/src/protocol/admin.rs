@@ -147,7 +147,9 @@ impl Changed {
             Some(ChangedKind::Refused(why)) => Err(NoChange::Refused(why)),
             Some(ChangedKind::NoLeader(why)) => Err(NoChange::NoLeader(why)),
             Some(ChangedKind::Unconfirmed(why)) => Err(NoChange::Unconfirmed(why)),
-            None => Err(NoChange::Unconfirmed("a newer version answered what this one can't read".to_owned())),
+            None => {
+                Err(NoChange::Unconfirmed("a newer version sent an answer that this version can't read".to_owned()))
+            }
         }
     }
 }

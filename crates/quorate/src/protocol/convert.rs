@@ -21,7 +21,8 @@ use crate::snapshot;
 use crate::submitter::{Attempt, Limits, NotDone, ReadAnswer, ReadRequest};
 
 /// The error for an answer of an unknown kind.
-const NEWER: &str = "a newer version answered what this one can't read; install the version that the nodes run";
+const NEWER: &str =
+    "a newer version sent an answer that this version can't read; install the version that the nodes run";
 
 /// Kinds of [`Refusal`].
 mod refusal {

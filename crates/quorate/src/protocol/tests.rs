@@ -54,7 +54,8 @@ fn errors_without_a_wire_kind_keep_their_text() {
     assert_eq!(received(unreadable.clone()), unreadable.to_string());
     let unavailable = |why: &str| Error::Unavailable(why.into()).to_string();
     assert_eq!(received(Error::Removed("the node was removed".into())), unavailable("the node was removed"));
-    let newer = "refused: a newer version answered what this one can't read; install the version that the nodes run";
+    let newer =
+        "refused: a newer version sent an answer that this version can't read; install the version that the nodes run";
     let answers = [
         Result::<ReadAnswer, Error>::from(Answer { kind: None }).unwrap_err(),
         SnapshotItem { kind: None }.opened().unwrap_err(),

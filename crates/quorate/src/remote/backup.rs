@@ -22,7 +22,8 @@ const REACH_MAX: Duration = Duration::from_secs(20);
 /// node.
 ///
 /// The file is written as `file.partial`, verified (digest, position, SQLite's `quick_check`), synced and renamed, so
-/// an incomplete backup never has the final name. It needs no `-wal`. May be called from any executor.
+/// an incomplete backup never has the final name. The file is complete without a `-wal`. May be called from any
+/// executor.
 ///
 /// ```no_run
 /// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
@@ -38,7 +39,8 @@ const REACH_MAX: Duration = Duration::from_secs(20);
 ///
 /// # Errors
 ///
-/// After a [`BackupError`], there is no file of that name, or the one that was there before.
+/// Returns a [`BackupError`] if the backup can't be made or written. After an error, a file of that name does not exist
+/// or is unchanged.
 pub async fn backup(
     config: ClientConfig,
     file: impl AsRef<Path>,

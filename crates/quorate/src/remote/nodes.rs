@@ -1,7 +1,7 @@
 //! The nodes of a cluster that a client knows, and the choice of the node that it calls.
 //!
 //! Invariants:
-//! - Many calls may fail at once; one of them searches for another node, and the others wait for its result.
+//! - If many calls fail at once, one of them searches for another node, and the others wait for its result.
 //! - Once a node has answered, the client talks only to nodes of the same cluster.
 
 use std::collections::BTreeMap;
@@ -80,7 +80,7 @@ impl Nodes {
         }
     }
 
-    /// Returns the same, but calls always go to the first node that answers, leader or not.
+    /// Returns the same nodes, but calls always go to the first node that answers, leader or not.
     pub(super) fn staying(self) -> Self {
         Self { pinned: true, ..self }
     }
@@ -92,7 +92,7 @@ impl Nodes {
         }
         let _searching = self.searching.lock().await;
         match self.target() {
-            // It was found while this call waited.
+            // Another call found it while this call waited.
             Some(addr) => self.connect(addr).await,
             None => self.search().await.map(|(reached, _)| reached),
         }

@@ -26,9 +26,9 @@ const ATTEMPTS_MAX: usize = 3;
 /// How long one call waits for the hashes.
 const CALL_MAX: Duration = Duration::from_secs(5);
 
-/// Compares the data of all nodes of a cluster at one position, while the cluster continues to work: a logical hash of
-/// each table, of the schema, and of Quorate's own tables. An entry of the log defines the position. Each node reads
-/// its whole database once, in the background.
+/// Compares the data of all nodes of a cluster at one position, while the cluster continues to work. It compares a
+/// logical hash of each table, of the schema, and of Quorate's own tables. An entry of the log defines the position.
+/// Each node reads its whole database once, in the background.
 ///
 /// ```no_run
 /// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
@@ -45,7 +45,8 @@ const CALL_MAX: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 ///
-/// Returns a [`VerifyError`] if the cluster accepts no entries. A node that can't be reached is part of the result.
+/// Returns a [`VerifyError`] if the cluster accepts no entries. A node that can't be reached is not an error; the
+/// result contains the reason.
 pub async fn verify(config: ClientConfig) -> Result<Verification, VerifyError> {
     verify_in(Env::real(), config).await
 }
@@ -142,7 +143,7 @@ impl Asker {
                 Some(VerifiedKind::NotYet(_)) => {}
                 Some(VerifiedKind::Unknown(_)) => return Ok(None),
                 Some(VerifiedKind::Failed(why)) => return Err(why),
-                None => return Err("a newer version answered what this one can't read".to_owned()),
+                None => return Err("a newer version sent an answer that this version can't read".to_owned()),
             }
         }
         Err(format!("it took longer than {HASHES_MAX:?}"))

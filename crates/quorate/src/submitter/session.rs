@@ -6,7 +6,7 @@
 //! outcome.
 //!
 //! Invariants:
-//! - The floor is below every ticket in use: no outcome is given up that a caller may still ask for.
+//! - The floor is below every ticket in use, so the cluster keeps every outcome that a caller may still request.
 //! - Each sequence is issued once, and at most [`SESSION_WINDOW`] above the floor.
 //! - A ticket belongs to the session that issued it; after that session has expired, the ticket changes nothing.
 

@@ -38,7 +38,7 @@ fn closures_that_do_not_commit() {
 }
 
 #[test]
-fn a_closure_that_others_disturb_until_its_deadline() {
+fn a_closure_that_conflicts_until_its_deadline() {
     on_both(async |sql| {
         sql.batch(["CREATE TABLE t (a INTEGER)", "INSERT INTO t VALUES (0)"]).await?;
         let (hasty, other) = (sql.with_deadline(SHORT), &sql);
@@ -50,7 +50,7 @@ fn a_closure_that_others_disturb_until_its_deadline() {
             });
             match disturbed.await.map(drop).unwrap_err() {
                 error @ Error::Conflict(_) => break error_of(Err::<(), _>(error)),
-                // The deadline came while one of the two wrote.
+                // The deadline was reached during one of the two writes.
                 error => assert!(error.is_retryable() || matches!(error, Error::Unknown(_)), "{error:?}"),
             }
         };
@@ -79,7 +79,7 @@ fn interactive_transactions_that_end_early() {
         let mut tx = hasty.begin().await?;
         tx.execute("INSERT INTO t VALUES (1)", ()).await?;
         let up = format!("its time limit was reached: the handle's deadline, at most {HOLD_MAX:?}");
-        // It takes longer than the deadline, but few steps of the budget.
+        // The query takes longer than the deadline, but few steps of the budget.
         let long = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 20000)
                     SELECT sum(length(hex(zeroblob(50000 + i % 2)))) FROM n";
         let error = loop {
