@@ -125,7 +125,7 @@ pub enum StartError {
     #[error("the configuration: {0}")]
     Config(#[from] ConfigError),
     /// Another running node uses the data directory.
-    #[error("{0} is in use by another node; stop it, or give this one a directory of its own")]
+    #[error("{0} is in use by another node; stop it, or give this node its own directory")]
     InUse(String),
     /// The data directory can't be used.
     #[error("{path}: {error}")]

@@ -212,7 +212,7 @@ impl fmt::Debug for Node {
 
 /// Starts the thread of a node.
 ///
-/// No future of the node is returned to callers, because a caller compiles every future that it awaits, and this one
+/// The node's future is not returned to callers, because a crate compiles every future that it awaits, and this future
 /// contains all of consensus.
 fn launch(
     env: &Env,

@@ -159,7 +159,7 @@ pub(crate) struct Backup {
     pub millis: u64,
 }
 
-/// Requests the logical hashes of the state as of an entry that asked for a verification.
+/// Requests the logical hashes of the state at the entry that began a verification.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub(crate) struct Verify {
     /// The position of the entry.
@@ -184,8 +184,8 @@ pub(crate) enum VerifiedKind {
     /// The hashes are being computed, or the entry is not applied yet.
     #[prost(message, tag = "2")]
     NotYet(Empty),
-    /// The node does not know this verification: it has restarted since, got the state as an image, or was asked for a
-    /// later verification before this one was done.
+    /// The node does not know this verification: it has restarted since, received the state as an image, or began a
+    /// later verification before this one was finished.
     #[prost(message, tag = "3")]
     Unknown(Empty),
     /// The node gave up the verification.

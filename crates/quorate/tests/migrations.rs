@@ -57,7 +57,7 @@ fn each_migration_runs_once_in_order() {
         let status = sql.migration_status(&three).await.unwrap();
         assert_eq!(files(Ok(status.pending)), [THIRD.0]);
         assert_eq!(files(sql.migrate(&three).await), [THIRD.0]);
-        assert_eq!(sql.migrate(&two).await, Ok(Vec::new()), "an older program starts beside a newer one");
+        assert_eq!(sql.migrate(&two).await, Ok(Vec::new()), "an older program starts next to a newer one");
         assert_eq!(names(&sql).await?, ["ann;", "bob", "cid"]);
         let windows = Migration::new(SECOND.0, SECOND.1.replace('\n', "\r\n")).unwrap();
         let same = Migrations::new([Migration::new(FIRST.0, FIRST.1).unwrap(), windows]).unwrap();

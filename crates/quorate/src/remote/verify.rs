@@ -19,8 +19,8 @@ use crate::status::Status;
 use crate::submitter::Submitter;
 use crate::verify::{HASHES_MAX, Verification, VerifiedNode, VerifyError};
 
-/// How often the verification is tried if a node does not know it, because it had restarted, got the state as an image,
-/// or was asked for another verification.
+/// The number of attempts if a node does not know the verification, because it restarted, received the state as an
+/// image, or began another verification.
 const ATTEMPTS_MAX: usize = 3;
 
 /// How long one call waits for the hashes.

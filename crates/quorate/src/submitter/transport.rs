@@ -52,7 +52,7 @@ pub(crate) enum Attempt {
 pub(crate) enum NotDone {
     /// Too many requests are waiting.
     Overloaded(Cause),
-    /// There is no leader, it can't be reached, or the node that was asked does not lead.
+    /// There is no leader, it can't be reached, or the called node does not lead.
     NoLeader(Cause),
 }
 
