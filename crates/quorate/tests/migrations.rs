@@ -146,7 +146,7 @@ fn an_unreachable_cluster_can_migrate_later() {
         let all = migrations(&[FIRST]);
         let away = remote.migrate(&all).await.unwrap_err();
         let text = format!(
-            "the cluster is not available: cannot connect to {addr}: Connection refused (os error 111); see that a \
+            "the cluster is not available: cannot connect to {addr}: Connection refused (os error 111); check that a \
              majority of its nodes is up and reachable, and try again"
         );
         assert_eq!((away.to_string(), away.is_retryable()), (text, true));

@@ -39,7 +39,7 @@ pub(super) const WRITES_WAIT: &str = "too many writes wait on the leader";
 
 const SNAPSHOTS_OPEN: &str = "too many snapshots are open on this node (one for each two of its 'sql.readers')";
 const NOT_JOINED: &str = "this node is not a member of the cluster yet, or has not received the cluster's database yet";
-const NO_MAJORITY: &str = "no majority answered in time; see that a majority of the nodes is up and reachable, wait \
+const NO_MAJORITY: &str = "no majority answered in time; check that a majority of the nodes is up and reachable, wait \
                            longer (with_deadline), or read at the level Local";
 
 /// A running node.

@@ -60,7 +60,7 @@ fn a_leader_that_lost_its_majority() {
     run(async {
         let (mut cluster, sql, _) = left_alone(true).await;
         fails(sql.execute("DELETE FROM t", ()).await, &unknown("there was no answer in time"));
-        let no_majority = "the read took too long: no majority answered in time; see that a majority of the nodes is \
+        let no_majority = "the read took too long: no majority answered in time; check that a majority of the nodes is \
                            up and reachable, wait longer (with_deadline), or read at the level Local";
         fails_for_now(sql.at(Level::Linearizable).query("SELECT 1", ()).await, no_majority);
         cluster.stop_all().await;
