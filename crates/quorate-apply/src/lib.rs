@@ -16,6 +16,7 @@
 //! - Outcomes and data do not depend on where batches end, on restarts, or on the contents of caches.
 //! - The applied row is written in the same transaction as the data.
 
+#![allow(rustdoc::private_intra_doc_links, reason = "module docs explain the parts of the crate to its developers")]
 #![forbid(unsafe_code)]
 
 pub mod applier;

@@ -1,7 +1,7 @@
 //! The state machine of the SQL store, as apply sees it: the write connection, and what keeps it deterministic.
 //!
 //! The parts of a [`Machine`](quorate_apply::Machine): transactions and scopes ([`engine`]), the tables of apply's
-//! records ([`records`](crate::records)), and the commands of the SQL store ([`stores`]). An entry runs in a SAVEPOINT.
+//! records ([`records`]), and the commands of the SQL store ([`stores`]). An entry runs in a SAVEPOINT.
 //! A plain statement that undoes itself needs none. Some failures end the whole transaction (`ON CONFLICT ROLLBACK`, an
 //! exceeded budget, and so on).
 //!
