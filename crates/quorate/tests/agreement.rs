@@ -156,8 +156,8 @@ fn a_second_difference_waits_for_an_operator() {
         let text = left(&own).await.unwrap_err().to_string();
         let differ =
             "the cluster is not available: the data differ from those of the other nodes: outcomes up to entry ";
-        let todo = "; for the second time in a day: look at its disk and memory, then restart it; check that a majority \
-                    of its nodes is up and reachable, and try again";
+        let todo = "; for the second time in a day: look at its disk and memory, then restart it; check that a \
+                    majority of its nodes is up and reachable, and try again";
         assert!(text.starts_with(differ) && text.ends_with(todo), "{text}");
         let serves_nothing = "this node's data differ from those of a majority: it serves nothing";
         let outcomes = "event=\"diverged\" what=\"outcomes up to entry N\"";
