@@ -143,6 +143,8 @@ mod tests {
 
     #[test]
     fn each_limit_says_what_to_do() {
+        let level = "the proposal names format level 2, and its commands need 1";
+        assert_eq!(failure_of(Vec::new(), |proposal| proposal.level = 2), level);
         let budget = "a budget is at most 50000000000 steps; ask for less";
         assert_eq!(failure_of(Vec::new(), |proposal| proposal.budget = BUDGET_MAX + 1), budget);
         let reads = "16385 reads of a transaction: the limit is 16384; read more with each";
