@@ -17,7 +17,7 @@ use quorate_model::{
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::memory::Memory;
-use crate::{Engine, Scope, Stores, Surroundings, Trouble, no_store};
+use crate::{CommandContext, Engine, Scope, Stores, Trouble, no_store};
 
 /// The tables: the items by key, each with its due time before its value; and the due times, each before its key.
 const ITEMS: u8 = 1;
@@ -142,7 +142,7 @@ impl Stores for Memory {
         Err(no_store())
     }
 
-    fn run(&mut self, command: &Command, _: Surroundings<'_>) -> Result<CommandResult, Trouble> {
+    fn run(&mut self, command: &Command, _: CommandContext<'_>) -> Result<CommandResult, Trouble> {
         match command {
             Command::Items(command) => self.run_items(command).map(CommandResult::Items),
             Command::Control(_) | Command::Sql(_) => Err(no_store()),

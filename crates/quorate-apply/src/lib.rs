@@ -33,6 +33,6 @@ mod trouble;
 pub mod waits;
 
 pub use applier::{Applier, DryRunError, DryRunResult, HASHES_KEPT, SWEPT_PER_ENTRY, SWEPT_PER_TICK, check_level};
-pub use machine::{Allowance, Engine, Machine, Records, Scope, SessionRecord, Stores, Surroundings};
+pub use machine::{Allowance, CommandContext, Engine, Machine, Records, Scope, SessionRecord, Stores};
 pub use row::AppliedRow;
 pub use trouble::{Trouble, no_store};

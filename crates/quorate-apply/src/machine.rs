@@ -55,7 +55,8 @@ pub trait Engine {
     /// Sets how much time and memory the next entries may take on this node.
     fn allow(&mut self, allowance: Allowance);
 
-    /// Returns whether the state machine is being closed. What was interrupted for that must not become an outcome.
+    /// Returns whether the state machine is being closed. Closing it interrupts the running command, whose result must
+    /// then not become an outcome.
     fn is_closing(&self) -> bool;
 
     /// Calls `run` on a stack that is large enough for every command.
@@ -69,7 +70,8 @@ pub trait Engine {
 pub enum Scope {
     /// Keeps what is needed to undo it.
     Undoable,
-    /// Costs nothing: its only command undoes itself if it fails, or else the whole transaction is given up.
+    /// Costs nothing. If its only command fails, the command undoes itself, or else the engine gives up the whole
+    /// transaction.
     Bare,
 }
 
@@ -78,7 +80,7 @@ pub enum Scope {
 pub enum Allowance {
     /// What an entry may take when it is applied.
     Usual,
-    /// More than that: this node has given up the entry so many times.
+    /// More than that, because this node has already given up the entry this many times.
     Again(u32),
     /// At most this long: the entry is not committed yet.
     Ahead(Duration),
@@ -134,9 +136,9 @@ pub trait Records {
     fn write_rejection(&mut self, index: u64) -> Result<(), StoreFault>;
 }
 
-/// What a command may use besides the data.
+/// The context in which a command runs: the rest of its entry.
 #[derive(Debug)]
-pub struct Surroundings<'a> {
+pub struct CommandContext<'a> {
     /// The results of the entry's commands before it.
     pub earlier: &'a [CommandResult],
     /// Counts the bytes that the entry's commands return.
@@ -182,13 +184,13 @@ pub trait Stores {
     fn read_check(&mut self, check: &ReadCheck) -> Result<(), Trouble>;
 
     /// Runs a command of a store. Commands of the control family do not come here.
-    fn run(&mut self, command: &Command, surroundings: Surroundings<'_>) -> Result<CommandResult, Trouble>;
+    fn run(&mut self, command: &Command, context: CommandContext<'_>) -> Result<CommandResult, Trouble>;
 
     /// Runs a command that can't run in the transaction of its entry, if it is one. Running it again, after a fault or
     /// a restart, must change nothing more. The transaction is open before and after.
     fn run_outside(&mut self, command: &Command) -> Option<Result<Outcome, StoreFault>>;
 
-    /// Checks what must hold when the commands of a scope have ended.
+    /// Checks the conditions that hold at the end of a scope, for instance deferred foreign keys.
     fn seal(&mut self) -> Result<(), Trouble>;
 
     /// Removes or moves at most `max` things whose time has come by `now`. Their time has come whether or not this was

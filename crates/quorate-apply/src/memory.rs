@@ -1,6 +1,6 @@
 //! An engine that keeps its data in memory: one ordered map, with a journal to undo changes.
 //!
-//! What is committed survives [`Memory::restarted`] as if it were on a disk, so that the same tests run as for a file.
+//! Committed data survive [`Memory::restarted`] as if they were on a disk, so the same tests run as for a file.
 //! [`items`](crate::items) is its store.
 //!
 //! # Invariants
@@ -65,7 +65,7 @@ impl Memory {
         Self { map: [(Key::Applied, applied)].into(), ..Self::default() }
     }
 
-    /// Returns the engine as after a crash: with what was committed.
+    /// Returns the engine as a restart after a crash finds it: it holds the committed data, and no open transaction.
     #[must_use]
     pub fn restarted(&mut self) -> Self {
         self.roll_back();
@@ -85,7 +85,7 @@ impl Memory {
         })
     }
 
-    /// Returns everything that is committed, for comparison.
+    /// Returns all committed data as a text, for comparison.
     #[cfg(test)]
     pub(crate) fn dump(&self) -> String {
         assert!(!self.is_open, "a transaction is open");

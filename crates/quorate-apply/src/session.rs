@@ -53,7 +53,8 @@ struct Session {
     highest: u64,
     /// Its small outcomes.
     recent: Recent,
-    /// No sequence above this has an outcome with a record of its own; 0 if there is none above the floor.
+    /// An upper bound of the sequences whose outcomes have records of their own; 0 if no such sequence is above the
+    /// floor.
     highest_of_records: u64,
 }
 

@@ -97,7 +97,8 @@ struct Batch {
     restarts: bool,
 }
 
-fn an_act() -> impl Strategy<Value = Act> {
+/// Draws an act.
+pub fn an_act() -> impl Strategy<Value = Act> {
     prop_oneof![
         6 => (0..6_u8, 0..3_u8, 0..4_u8).prop_map(|(key, value, ttl)| Act::Add(key, value, ttl)),
         3 => (0..6_u8).prop_map(Act::Take),
@@ -245,8 +246,8 @@ pub fn nothing_depends_on_where_batches_end<F: Fixture>() {
     TestRunner::new(Config::with_cases(CASES)).run(&(a_program(), a_split()), run).unwrap();
 }
 
-/// After a fault, what was committed before it stays, nothing else does, and the same entries give the same outcomes as
-/// without it, also after a restart.
+/// A fault keeps the entries that were committed before it, and undoes all others. If the others are applied again,
+/// also after a restart, the outcomes and the state are those of a run without a fault.
 pub fn a_fault_is_never_an_outcome<F: Fixture>() {
     let run = |(program, split, room, restarts): (Vec<Step>, Vec<Batch>, u64, bool)| {
         let (mut healthy, mut node) = (Node::<F>::new(), Node::<F>::new());

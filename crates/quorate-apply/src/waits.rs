@@ -83,7 +83,8 @@ impl Waits {
         Ok(Waiter { waits: self.clone(), topic, number, woken })
     }
 
-    /// Wakes one waiter for each touched topic. The entries must be committed, and visible to whoever looks now.
+    /// Wakes one waiter for each touched topic. The caller must have committed the entries, and made them visible to
+    /// readers.
     pub fn wake(&self, touched: &[(u64, Topic)]) {
         if touched.is_empty() {
             return;
@@ -96,12 +97,11 @@ impl Waits {
 
     /// Wakes all waiters, because the state was replaced.
     pub fn wake_all(&self) {
-        let all = std::mem::take(&mut lock(&self.0).waiting);
-        let senders: Vec<_> = all.into_values().flat_map(BTreeMap::into_values).collect();
         let mut inner = lock(&self.0);
-        inner.count = inner.count.saturating_sub(senders.len());
+        inner.count = 0;
+        let all = std::mem::take(&mut inner.waiting);
         drop(inner);
-        for sender in senders {
+        for sender in all.into_values().flat_map(BTreeMap::into_values) {
             // A waiter that is gone needs no answer.
             let _ = sender.send(Woken::Replaced);
         }
@@ -135,9 +135,7 @@ impl Waiter {
         // The sender is dropped only after it has sent.
         (&mut self.woken).await.unwrap_or(Woken::Replaced)
     }
-}
 
-impl Waiter {
     /// Wakes the next waiter of the topic, because this one was woken and found nothing for itself.
     pub fn pass_on(self, woken: Woken) {
         lock(&self.waits.0).wake(self.topic, woken);

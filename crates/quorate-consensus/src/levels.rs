@@ -83,11 +83,15 @@ pub(crate) fn announced(service: &PeerService, running: &Running, id: u64) -> Op
 pub(crate) async fn raise(service: Arc<PeerService>, running: Running) {
     loop {
         sleep(service.config.timing.status).await;
-        if next(&service, &running).is_none() {
+        if next(&service, &running, |id| announced(&service, &running, id)).is_none() {
             continue;
         }
-        service.peers.ask_all().await;
-        if let Some(level) = next(&service, &running) {
+        // An earlier answer may be that of a newer program, in whose place an older one runs now.
+        let answers = service.peers.ask_all().await;
+        let answered = |id| answers.values().find(|status| status.id == id).map(|status| status.level);
+        let own = *running.raft.node_id();
+        let known = |id| if id == own { Some(service.config.level) } else { answered(id) };
+        if let Some(level) = next(&service, &running, known) {
             // From here on no older node is admitted, although the level is not raised yet.
             service.raising.fetch_max(level, Ordering::AcqRel);
             propose(&running, level).await;
@@ -95,13 +99,13 @@ pub(crate) async fn raise(service: Arc<PeerService>, running: Running) {
     }
 }
 
-/// Returns the level to raise to.
-fn next(service: &PeerService, running: &Running) -> Option<u32> {
+/// Returns the level to raise to, if this node leads and the level of every member is known.
+fn next(service: &PeerService, running: &Running, level_of: impl Fn(u64) -> Option<u32>) -> Option<u32> {
     let used = running.store.applied().level;
     if !running.raft.is_leader() || service.config.level <= used {
         return None;
     }
-    let levels = members(running).into_keys().map(|id| announced(service, running, id));
+    let levels = members(running).into_keys().map(level_of);
     let common = levels.collect::<Option<Vec<u32>>>()?.into_iter().min()?;
     Some(common.min(service.config.level)).filter(|level| *level > used)
 }

@@ -26,6 +26,8 @@ use crate::verdict::Verdict;
 
 /// How long the leader may take to raise the level after the last upgrade.
 const RAISE_MAX: Duration = Duration::from_secs(30);
+/// What a server of any older version says about data that it does not know.
+const REFUSAL: &str = "knows levels up to";
 /// Longer than the time in which a leader looks several times whether it can raise the level.
 const LOOKS: Duration = Duration::from_secs(4);
 /// How many writes are acknowledged between two steps, at least.
@@ -67,7 +69,7 @@ pub async fn run(args: UpgradeArgs) -> Result<Verdict> {
     let written = load.stop().await?;
     let compared = written.compare(&sql).await?;
     let last = servers.names().pop().ok_or("no servers")?;
-    println!("server {last} as the old build: {}", servers.refuses(&last, &old, "format level").await?);
+    println!("server {last} as the old build: {}", servers.refuses(&last, &old, REFUSAL).await?);
     let there = servers.pinned(&last).await?.sql().at(Level::Local);
     if written.compare(&there).await? != compared {
         return Err("the refused downgrade changed the data".into());

@@ -371,7 +371,7 @@ impl Sql {
     }
 }
 
-/// Returns the commands of a batch or a pipeline. Fails if there is none.
+/// Returns the commands of a batch or a pipeline. Fails if it has no statement.
 fn commands<S: Into<BatchStep>>(steps: impl IntoIterator<Item = S>) -> Result<Vec<Command>, Failure> {
     // One command more than the limit is enough for the proposal to be refused.
     let steps = steps.into_iter().take(COMMANDS_MAX.saturating_add(1));

@@ -14,7 +14,7 @@ use quorate_model::limits::{BUDGET_DEFAULT, COMMANDS_MAX};
 use quorate_model::{Command, CommandResult, Failure, FailureKind, Stamp, StoreFault};
 
 use super::Applier;
-use crate::{Allowance, Machine, Surroundings, Trouble};
+use crate::{Allowance, CommandContext, Machine, Trouble};
 
 /// The failure text of a statement that was stopped because it took too long.
 const TOO_LONG: &str = "the statement takes too long for an interactive transaction, in which other writes wait for \
@@ -122,8 +122,8 @@ impl<M: Machine> Applier<M> {
         let mut returned = open.returned;
         self.machine.enter(stamp.now);
         self.machine.set_stamp(stamp);
-        let surroundings = Surroundings { earlier: &open.results, returned: &mut returned };
-        let result = self.machine.run(&command, surroundings);
+        let context = CommandContext { earlier: &open.results, returned: &mut returned };
+        let result = self.machine.run(&command, context);
         if let Some(fault) = self.machine.hidden_fault() {
             return Err(fault.into());
         }

@@ -9,7 +9,7 @@ use quorate_model::{
 use super::batch::{Doing, Stop};
 use super::{Applier, SWEPT_PER_ENTRY, SWEPT_PER_TICK, check_level};
 use crate::session::Admission;
-use crate::{Machine, Scope, Surroundings, Trouble};
+use crate::{CommandContext, Machine, Scope, Trouble};
 
 /// The failure text of a rejected proposal.
 const REJECTED: &str = "the nodes could not apply this write in the time and memory that it has, so the cluster does \
@@ -212,8 +212,8 @@ impl<M: Machine> Applier<M> {
             if let Some(stamp) = stamps.get(number) {
                 self.machine.set_stamp(*stamp);
             }
-            let surroundings = Surroundings { earlier: &results, returned: &mut returned };
-            let result = self.command(running, command, surroundings, changes);
+            let context = CommandContext { earlier: &results, returned: &mut returned };
+            let result = self.command(running, command, context, changes);
             results.push(result.map_err(|trouble| trouble.with_failure(|failure| failure.at(number)))?);
         }
         Ok(results)
@@ -223,7 +223,7 @@ impl<M: Machine> Applier<M> {
         &mut self,
         Running { index, stamp, .. }: Running<'_>,
         command: &Command,
-        surroundings: Surroundings<'_>,
+        context: CommandContext<'_>,
         changes: &mut ControlChanges,
     ) -> Result<CommandResult, Trouble> {
         match command {
@@ -245,7 +245,7 @@ impl<M: Machine> Applier<M> {
                 self.machine.sweep(stamp.now, SWEPT_PER_TICK)?;
                 Ok(ControlReply::Done.into())
             }
-            command => self.machine.run(command, surroundings),
+            command => self.machine.run(command, context),
         }
     }
 }

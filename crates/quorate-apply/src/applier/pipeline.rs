@@ -5,7 +5,7 @@ use quorate_model::{CommandResult, Failure, FailureKind, Results};
 
 use super::Applier;
 use super::entry::{ControlChanges, Ran, Running};
-use crate::{Machine, Scope, Surroundings, Trouble};
+use crate::{CommandContext, Machine, Scope, Trouble};
 
 /// The text of a failure whose own text was left out.
 const TEXT_OMITTED: &str = "text omitted";
@@ -30,8 +30,8 @@ impl<M: Machine> Applier<M> {
                 continue;
             }
             let ran = self.in_scope(Scope::Undoable, |applier| {
-                let surroundings = Surroundings { earlier: &results, returned: &mut returned };
-                let result = applier.command(running, command, surroundings, changes)?;
+                let context = CommandContext { earlier: &results, returned: &mut returned };
+                let result = applier.command(running, command, context, changes)?;
                 applier.machine.seal()?;
                 Ok(result)
             });

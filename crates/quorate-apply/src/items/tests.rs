@@ -10,7 +10,7 @@ use quorate_model::limits::FORMAT_LEVEL;
 use quorate_model::{ControlCommand, Entry, LogId, NodeId, Payload, Results};
 
 use super::*;
-use crate::suite::{Act, Fixture};
+use crate::suite::{self, Act, Fixture};
 use crate::{Applier, SWEPT_PER_ENTRY};
 
 const SECOND: u64 = 1_000_000_000;
@@ -59,12 +59,12 @@ impl Fixture for InMemory {
 
 #[test]
 fn nothing_depends_on_where_batches_end() {
-    crate::suite::nothing_depends_on_where_batches_end::<InMemory>();
+    suite::nothing_depends_on_where_batches_end::<InMemory>();
 }
 
 #[test]
 fn a_fault_is_never_an_outcome() {
-    crate::suite::a_fault_is_never_an_outcome::<InMemory>();
+    suite::a_fault_is_never_an_outcome::<InMemory>();
 }
 
 /// Returns an applier for an empty machine.
@@ -85,7 +85,7 @@ fn apply(applier: &mut Applier<Memory>, now: u64, commands: Vec<Command>) -> Res
     outcomes.remove(0).map(|reply| reply.results)
 }
 
-/// What a plain map says to an act: the result, or `None` for a failure.
+/// Returns the result of an act on a plain map, or `None` if the act fails.
 fn expected(map: &mut BTreeMap<u8, (u8, u64)>, now: u64, act: Act) -> Option<ItemsReply> {
     map.retain(|_, (_, due)| *due == 0 || *due > now);
     match act {
@@ -105,7 +105,7 @@ fn expected(map: &mut BTreeMap<u8, (u8, u64)>, now: u64, act: Act) -> Option<Ite
 
 proptest! {
     #[test]
-    fn items_behave_as_a_map(acts in prop::collection::vec((an_act(), 0..3_u64), 1..60)) {
+    fn items_behave_as_a_map(acts in prop::collection::vec((suite::an_act(), 0..3_u64), 1..60)) {
         let mut applier = applier();
         let (mut map, mut now) = (BTreeMap::new(), SECOND);
         for (act, pause) in acts {
@@ -115,15 +115,6 @@ proptest! {
             prop_assert_eq!(result.ok().map(|mut results| results.remove(0)), expected);
         }
     }
-}
-
-fn an_act() -> impl Strategy<Value = Act> {
-    prop_oneof![
-        (0..5_u8, 0..3_u8, 0..5_u8).prop_map(|(key, value, ttl)| Act::Add(key, value, ttl)),
-        (0..5_u8).prop_map(Act::Take),
-        (0..5_u8, 0..3_u8).prop_map(|(key, value)| Act::Expect(key, value)),
-        Just(Act::Abort),
-    ]
 }
 
 #[test]
@@ -198,6 +189,6 @@ fn topics_are_published_with_their_entry_at_commit() {
     assert_eq!(applier.take_touched(), []);
     for fails in [Act::Abort, Act::Expect(3, 1)] {
         apply(&mut applier, SECOND, vec![command(Act::Add(3, 0, 0)), command(fails)]).unwrap_err();
-        assert_eq!(applier.take_touched(), [], "what was undone touches nothing");
+        assert_eq!(applier.take_touched(), [], "an undone command touches no topic");
     }
 }

@@ -1,6 +1,6 @@
 //! One statement: prepared or found prepared, bound, run within the budget, and its result read by storage class.
 
-use quorate_apply::{Surroundings, Trouble};
+use quorate_apply::{CommandContext, Trouble};
 use quorate_model::limits::RETURNED_BYTES_MAX;
 use quorate_model::{Failure, FailureKind, Param, Row, Statement, StatementResult, StoreFault, Value};
 
@@ -67,9 +67,9 @@ impl SqlMachine {
     pub(super) fn statement(
         &mut self,
         statement: &Statement<Param>,
-        surroundings: Surroundings<'_>,
+        context: CommandContext<'_>,
     ) -> Result<StatementResult, Trouble> {
-        self.guarded(|machine, effects| machine.try_statement(statement, surroundings, effects))
+        self.guarded(|machine, effects| machine.try_statement(statement, context, effects))
     }
 
     /// Runs an SQL command, separates its failures from faults of the node, and updates the caches for its effects.
@@ -111,7 +111,7 @@ impl SqlMachine {
     fn try_statement(
         &mut self,
         statement: &Statement<Param>,
-        Surroundings { earlier, returned }: Surroundings<'_>,
+        CommandContext { earlier, returned }: CommandContext<'_>,
         effects: &mut Effects,
     ) -> Result<StatementResult, Ended> {
         self.prepare(&statement.sql)?;

@@ -1,6 +1,6 @@
 //! The commands of the SQL store, and what surrounds those of an entry.
 
-use quorate_apply::{Engine, Scope, Stores, Surroundings, Trouble, no_store};
+use quorate_apply::{CommandContext, Engine, Scope, Stores, Trouble, no_store};
 use quorate_env::mutant::Mutant;
 use quorate_model::{
     ALONE, Command, CommandResult, Failure, FailureKind, Mode, Outcome, Proposal, ReadCheck, Reply, SqlCommand,
@@ -84,9 +84,9 @@ impl Stores for SqlMachine {
         self.check_read(check)
     }
 
-    fn run(&mut self, command: &Command, surroundings: Surroundings<'_>) -> Result<CommandResult, Trouble> {
+    fn run(&mut self, command: &Command, context: CommandContext<'_>) -> Result<CommandResult, Trouble> {
         match command {
-            Command::Sql(command) => self.sql(command, surroundings).map(CommandResult::Sql),
+            Command::Sql(command) => self.sql(command, context).map(CommandResult::Sql),
             Command::Control(_) | Command::Items(_) => Err(no_store()),
         }
     }
@@ -142,9 +142,9 @@ impl Stores for SqlMachine {
 }
 
 impl SqlMachine {
-    fn sql(&mut self, command: &SqlCommand, surroundings: Surroundings<'_>) -> Result<SqlReply, Trouble> {
+    fn sql(&mut self, command: &SqlCommand, context: CommandContext<'_>) -> Result<SqlReply, Trouble> {
         match command {
-            SqlCommand::Statement(statement) => self.statement(statement, surroundings).map(SqlReply::Statement),
+            SqlCommand::Statement(statement) => self.statement(statement, context).map(SqlReply::Statement),
             SqlCommand::Bulk(bulk) => self.bulk(bulk).map(SqlReply::Statement),
             SqlCommand::Extend(names) => self.extend(names),
             SqlCommand::Vacuum => Err(Failure::new(FailureKind::Refused, ALONE).into()),

@@ -44,12 +44,9 @@ pub(crate) const TABLE: &str = "CREATE TABLE _quorate_applied (
 pub(super) const ADDED: [(&str, &str, &str); 2] =
     [("_quorate_applied", "format_level", "INTEGER NOT NULL DEFAULT 1"), ("_quorate_applied", "due", "INTEGER")];
 
-const READ: &str = "SELECT level, cluster, epoch, \"group\", term, node, \"index\",
-    members_term, members_node, members_index, members, now, outcome_hash, format_level, due
-    FROM _quorate_applied WHERE id = 1";
-const READ_BEFORE_LEVELS: &str = "SELECT level, cluster, epoch, \"group\", term, node, \"index\",
-    members_term, members_node, members_index, members, now, outcome_hash, 1, NULL
-    FROM _quorate_applied WHERE id = 1";
+/// The columns of every layout, in the order in which [`of`] reads them.
+const COLUMNS: &str = "level, cluster, epoch, \"group\", term, node, \"index\",
+    members_term, members_node, members_index, members, now, outcome_hash";
 
 /// Writes the whole row.
 pub(crate) const WRITE: &str = "REPLACE INTO _quorate_applied
@@ -75,8 +72,9 @@ pub fn read(conn: &Connection) -> Result<Option<AppliedRow>, StoreFault> {
             "the database has the layout level {level}; this version knows levels up to {STORE_LEVEL}"
         ))),
         Some(level) => {
-            let read = if level < WITH_FORMAT_LEVEL { READ_BEFORE_LEVELS } else { READ };
-            conn.query_row(read, [], of).map(Some).map_err(own)
+            let added = if level < WITH_FORMAT_LEVEL { "1, NULL" } else { "format_level, due" };
+            let read = format!("SELECT {COLUMNS}, {added} FROM _quorate_applied WHERE id = 1");
+            conn.query_row(&read, [], of).map(Some).map_err(own)
         }
     }
 }

@@ -40,7 +40,7 @@ pub(crate) fn end_all(conn: &Connection) -> rusqlite::Result<()> {
     END_ALL.iter().try_for_each(|sql| conn.execute(sql, []).map(drop))
 }
 
-/// Returns every session, and the highest sequence of it in `_quorate_outcomes`; 0 if there is none.
+/// Returns every session with its highest sequence in `_quorate_outcomes`, or 0 if it has no row there.
 pub(super) fn all(conn: &Connection) -> rusqlite::Result<Vec<(SessionRecord, u64)>> {
     conn.prepare(ALL)?.query_map([], session)?.collect()
 }

@@ -19,7 +19,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Returns the path of the binary. Fails if none was named and there is none next to this program.
+    /// Returns the path of the binary. Fails if the option is not given and no binary is next to this program.
     pub fn program(&self) -> Result<PathBuf> {
         let program = match &self.quorate {
             Some(program) => return Ok(program.clone()),
