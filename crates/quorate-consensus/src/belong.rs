@@ -18,50 +18,51 @@ use quorate_model::{Applied, NodeId};
 use quorate_wire::Purpose;
 
 use crate::Member;
+use crate::group::Group;
 use crate::membership::{self, CHANGE_MAX};
 use crate::peer::messages::{Join, Joined, MemberInfo, decode, encode, method};
-use crate::peer_service::{PeerService, Running};
+use crate::peer_service::PeerService;
 use crate::raft::codec;
 use crate::raft::types::RaftMembership;
 
 /// Asks to become a voter as long as this node is not one, and again when others do not know it as a member. Returns
 /// when this node was removed.
-pub(crate) async fn belong(service: Arc<PeerService>, running: Running, own: Member) {
-    let id = *running.raft.node_id();
+pub(crate) async fn belong(service: Arc<PeerService>, main: Group, own: Member) {
+    let id = *main.raft.node_id();
     let mut said = String::new();
     loop {
-        remember_voting(&service, &running, id).await;
-        let is_voter = running.raft.voter_ids().any(|voter| voter == id);
-        let removed = if is_removed(&running.store.applied(), id, service.home.identity().voter_since) {
+        remember_voting(&service, &main, id).await;
+        let is_voter = main.raft.voter_ids().any(|voter| voter == id);
+        let removed = if is_removed(&main.store.applied(), id, service.home.identity().voter_since) {
             Some(refusal(&own.name, NodeId(id)))
-        } else if !is_voter || service.peers.is_left_out(id) || has_moved(&running, &own) {
-            ask(&service, &running, &own, &mut said).await
+        } else if !is_voter || service.peers.is_left_out(id) || has_moved(&main, &own) {
+            ask(&service, &main, &own, &mut said).await
         } else {
             None
         };
         if let Some(why) = removed {
-            return leave(&service, &running, why).await;
+            return leave(&service, why).await;
         }
         sleep(service.config.timing.status).await;
     }
 }
 
 /// Whether the members have another address for this node. Always false if it is the only member: nobody calls it.
-fn has_moved(running: &Running, own: &Member) -> bool {
+fn has_moved(main: &Group, own: &Member) -> bool {
     if Mutant::MoveNotAnnounced.is_on() {
         return false;
     }
-    let now = membership::current(&running.raft);
+    let now = membership::current(&main.raft);
     let members = now.membership();
-    members.nodes().count() > 1 && members.get_node(running.raft.node_id()).is_some_and(|known| known.addr != own.addr)
+    members.nodes().count() > 1 && members.get_node(main.raft.node_id()).is_some_and(|known| known.addr != own.addr)
 }
 
 /// Records in the log that this node is a voter, once that is committed: only its removal can undo it.
-async fn remember_voting(service: &PeerService, running: &Running, id: u64) {
+async fn remember_voting(service: &PeerService, main: &Group, id: u64) {
     if service.home.identity().voter_since.is_some() {
         return;
     }
-    let Some((index, membership)) = applied_membership(&running.store.applied()) else { return };
+    let Some((index, membership)) = applied_membership(&main.store.applied()) else { return };
     if membership.voter_ids().any(|voter| voter == id) {
         let kept = service.home.change(|identity| {
             identity.voter_since = Some(index);
@@ -75,12 +76,12 @@ async fn remember_voting(service: &PeerService, running: &Running, id: u64) {
 
 /// Asks all others once to admit this node, or does so itself if it leads. Returns why this node was removed, if one of
 /// them knows that.
-async fn ask(service: &PeerService, running: &Running, own: &Member, said: &mut String) -> Option<String> {
+async fn ask(service: &PeerService, main: &Group, own: &Member, said: &mut String) -> Option<String> {
     let identity = service.home.identity();
     let member = MemberInfo { id: identity.id, name: own.name.clone(), addr: own.addr.clone(), voter: false };
     let join = Join { member, voter_since: identity.voter_since, level: service.config.level };
-    if running.raft.is_leader() {
-        let joined = membership::admit(service, running, &join).await;
+    if main.raft.is_leader() {
+        let joined = membership::admit(service, main, &join).await;
         return joined.removed.then_some(joined.why);
     }
     let join = encode(&join);
@@ -100,7 +101,7 @@ async fn ask(service: &PeerService, running: &Running, own: &Member, said: &mut 
 }
 
 /// Ends this node's part in the cluster, because it was removed.
-async fn leave(service: &PeerService, running: &Running, why: String) {
+async fn leave(service: &PeerService, why: String) {
     tracing::error!("{why}");
     let kept = service.home.change(|identity| {
         identity.removed = true;
@@ -109,10 +110,11 @@ async fn leave(service: &PeerService, running: &Running, why: String) {
     if let Err(error) = kept.await {
         tracing::warn!(%error, "the log could not record that this node was removed; its next start learns it again");
     }
-    // Nothing else sets it.
-    let _ = service.removed.set(why);
-    // If this fails, the core has ended already.
-    let _ = running.raft.shutdown().await;
+    service.home.set_removed(why);
+    for group in service.groups.get().iter().flat_map(|groups| groups.all()) {
+        // If this fails, the core has ended already.
+        let _ = group.raft.shutdown().await;
+    }
 }
 
 /// Whether the applied membership proves that an id was removed. `voter_since` is the index of the entry since which it

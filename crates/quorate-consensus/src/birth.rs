@@ -16,16 +16,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorate_env::{Throttle, sleep};
+use quorate_model::codec::entry;
+use quorate_model::{LogId, Payload, StateMachine};
 use quorate_wal::WalError;
 use quorate_wire::Purpose;
 
 use crate::Member;
 use crate::config::ConsensusConfig;
 use crate::error::StartError;
+use crate::group_log::GroupLog;
 use crate::home::Home;
 use crate::identity::ClusterId;
 use crate::peer::messages::{MemberInfo, Promise, Promised, StatusReply, decode, encode, method};
 use crate::peers::Peers;
+use crate::raft::codec::encode_founders;
 
 /// The first epoch of a cluster.
 const FIRST_EPOCH: u64 = 1;
@@ -120,6 +124,25 @@ async fn try_settle(
     found(home, config, peers, own, &answers).await
 }
 
+/// Founds a group beside `main` on this node, if the cluster was founded with this node and the group has nothing here.
+///
+/// Each node that the cluster was founded with writes the same first entry, and any of them may lead the group first:
+/// Raft permits that as long as the entries are equal. The promise that the node has kept says who they are.
+pub(crate) async fn found_beside_main(log: &GroupLog, store: &dyn StateMachine) -> Result<(), StartError> {
+    let Some(promise) = kept_promise(log.home()) else { return Ok(()) };
+    if log.last().is_some() || store.applied().log_id.is_some() {
+        return Ok(());
+    }
+    let membership = Payload::Membership(encode_founders(&members_of(&promise)));
+    Ok(log.append(vec![(LogId::default(), entry::encode(&membership))]).await?)
+}
+
+/// Returns the promise of this node, if its cluster was founded with it.
+fn kept_promise(home: &Home) -> Option<Promise> {
+    let identity = home.identity();
+    identity.promise.clone().filter(|promise| promise.cluster == identity.cluster)
+}
+
 /// The reason why a node waits whose directory belonged to a cluster but has no log of it.
 fn forsaken(home: &Home) -> String {
     let identity = home.identity();
@@ -135,10 +158,9 @@ fn forsaken(home: &Home) -> String {
 /// Returns the members of a founding that this node had begun before it went down: all of them have promised, and this
 /// node has recorded the cluster id.
 fn resume(home: &Home) -> Option<BTreeMap<u64, Member>> {
-    let identity = home.identity();
-    let promise = identity.promise.clone().filter(|promise| promise.cluster == identity.cluster)?;
+    let promise = kept_promise(home)?;
     let founder = promise.members.iter().min_by(|a, b| a.name.cmp(&b.name))?;
-    (founder.id == identity.id).then(|| members_of(&promise))
+    (founder.id == home.identity().id).then(|| members_of(&promise))
 }
 
 async fn found(

@@ -25,8 +25,8 @@ use futures_util::future::{Either, select};
 use openraft::errors::ClientWriteError;
 use openraft::raft::ClientWriteResult;
 use quorate_env::{Env, Instant, lock, sleep, timeout};
-use quorate_model::Outcome;
 use quorate_model::codec::entry::{PROPOSAL_HEADER, encode_proposal};
+use quorate_model::{GroupId, Outcome};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::coop::unconstrained;
 
@@ -126,6 +126,7 @@ pub(crate) struct Combiner {
 
 /// The other end of the queue, which runs on the core's thread.
 pub(crate) struct Gatherer {
+    group: GroupId,
     queue: mpsc::Receiver<Request>,
     env: Env,
     raft: Raft,
@@ -140,6 +141,7 @@ pub(crate) struct Gatherer {
 /// Creates an empty queue.
 pub(crate) fn combiner(
     env: &Env,
+    group: GroupId,
     raft: &Raft,
     peers: &Arc<Peers>,
     stages: &Arc<Stages>,
@@ -151,7 +153,7 @@ pub(crate) fn combiner(
     let (peers, stages, metrics) = (Arc::clone(peers), Arc::clone(stages), Arc::clone(metrics));
     let (env, raft, stamper) = (env.clone(), raft.clone(), Stamper::new(env.clone()));
     let forward_permits = Arc::new(Semaphore::new(FORWARDED_BATCHES_MAX));
-    (combiner, Gatherer { queue, env, raft, peers, stages, stamper, metrics, forward_permits })
+    (combiner, Gatherer { group, queue, env, raft, peers, stages, stamper, metrics, forward_permits })
 }
 
 impl Combiner {

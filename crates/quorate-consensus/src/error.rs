@@ -1,7 +1,7 @@
 //! The errors of this crate.
 
 use quorate_env::Cause;
-use quorate_model::{NodeId, StoreFault};
+use quorate_model::{GroupId, NodeId, StoreFault};
 use quorate_wal::Durability;
 
 use crate::Member;
@@ -99,6 +99,8 @@ pub enum StartError {
         .database.map_or("is empty".to_owned(), |index| format!("ends at entry {index}"))
     )]
     StoreCut {
+        /// The group of the database.
+        group: GroupId,
         /// The last entry that the database holds; `None` for an empty database.
         database: Option<u64>,
         /// The last entry that it is known to have held.

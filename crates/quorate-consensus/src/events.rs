@@ -15,7 +15,8 @@ use quorate_env::disk::Space;
 use quorate_env::{Env, Instant, sleep};
 use quorate_model::NodeId;
 
-use crate::peer_service::{PeerService, Running};
+use crate::group::Group;
+use crate::peer_service::PeerService;
 use crate::status::{ClusterStatus, cluster_status};
 
 /// The time in which at most [`BURST`] lines are logged about one topic.
@@ -70,12 +71,12 @@ enum State {
 type Seen = (Topic, State, String);
 
 /// Observes the cluster at the interval of [`Timing::status`](crate::Timing), and logs the changes. Never returns.
-pub(crate) async fn watch(env: Env, service: Arc<PeerService>, running: Running, dir: PathBuf) {
+pub(crate) async fn watch(env: Env, service: Arc<PeerService>, main: Group, dir: PathBuf) {
     let mut reporter = Reporter::default();
     loop {
         // Sleeps before the first observation too: a node that has just started knows no leader yet.
         sleep(service.config.timing.status).await;
-        let status = cluster_status(&service, &running);
+        let status = cluster_status(&service, &main);
         let clocks = status.members.iter().filter_map(|member| {
             let seen = service.peers.seen(member.id.0)?;
             Some((member.name.clone(), Duration::from_nanos(seen.clock_offset.unsigned_abs())))

@@ -5,12 +5,12 @@
 use bytes::Bytes;
 use openraft::raft::{AppendEntriesRequest, VoteRequest, VoteResponse};
 use prost::Message;
-use quorate_model::LogId;
+use quorate_model::{GroupId, LogId};
 
 use crate::identity::Identity;
 use crate::peer::messages::{
-    Append, Appended, Forward, Forwarded, ImageHead, Join, Joined, Promise, Promised, ReadPositionReply, StatusReply,
-    StreamResult, Transfer, VoteAnswer, VoteAsk, decode, encode,
+    Append, Appended, Forward, Forwarded, ImageHead, Join, Joined, Promise, Promised, Pull, ReadPositionAsk,
+    ReadPositionReply, StatusReply, StreamResult, Transfer, VoteAnswer, VoteAsk, decode, encode,
 };
 use crate::raft::codec;
 use crate::raft::types::TypeConfig;
@@ -24,15 +24,18 @@ pub const ALL: &[(&str, Reencode)] = &[
     ("membership", |bytes| codec::decode_membership(&bytes).ok().map(|members| codec::encode_membership(&members))),
     ("entry", |bytes| codec::entry_from(LogId::default(), bytes).ok().map(|entry| codec::payload_bytes(&entry))),
     ("identity", |bytes| Identity::read(&bytes).ok().map(|identity| encode(&identity))),
-    ("vote ask", |bytes| Some(encode(&VoteAsk::from(&VoteRequest::<TypeConfig>::from(read::<VoteAsk>(bytes)?))))),
+    ("vote ask", |bytes| {
+        let ask: VoteAsk = read(bytes)?;
+        Some(encode(&VoteAsk::new(GroupId(ask.group), &VoteRequest::<TypeConfig>::from(ask))))
+    }),
     ("vote answer", |bytes| {
         Some(encode(&VoteAnswer::from(&VoteResponse::<TypeConfig>::from(read::<VoteAnswer>(bytes)?))))
     }),
     ("append", |bytes| {
         let append: Append = read(bytes)?;
-        let rejected = append.rejected.clone();
+        let (group, rejected) = (GroupId(append.group), append.rejected.clone());
         let request = AppendEntriesRequest::<TypeConfig>::try_from(append).ok()?;
-        Some(encode(&Append::new(&request, request.leader_commit, rejected)))
+        Some(encode(&Append::new(group, &request, request.leader_commit, rejected)))
     }),
     ("appended", |bytes| Some(encode(&Appended::from(StreamResult::from(read::<Appended>(bytes)?))))),
     ("image head", |bytes| {
@@ -51,6 +54,8 @@ pub const ALL: &[(&str, Reencode)] = &[
     ("read position", again::<ReadPositionReply>),
     ("forward", again::<Forward>),
     ("forwarded", again::<Forwarded>),
+    ("ask for a read position", again::<ReadPositionAsk>),
+    ("pull", again::<Pull>),
 ];
 
 fn read<M: Message + Default>(bytes: Bytes) -> Option<M> {

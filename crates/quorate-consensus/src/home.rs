@@ -1,6 +1,6 @@
 //! The node's log and its identity in it.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use prost::Message;
 use quorate_env::{Env, lock};
@@ -8,7 +8,7 @@ use quorate_model::GroupId;
 use quorate_wal::{Durability, Wal, WalError};
 use tokio::sync::oneshot;
 
-use crate::identity::{ClusterId, Halt, Identity, Trial, durability_number};
+use crate::identity::{ClusterId, Identity, durability_number};
 
 /// The state that a node has even before it belongs to a cluster. Cheap to clone.
 #[derive(Clone)]
@@ -19,6 +19,8 @@ pub(crate) struct Home {
     /// machine was not restarted since.
     pub(crate) is_complete: bool,
     identity: Arc<Mutex<Arc<Identity>>>,
+    /// Set once this node was removed from its cluster, with the reason.
+    removed: Arc<OnceLock<String>>,
     wire: quorate_wire::Identity,
     saving: Arc<tokio::sync::Mutex<()>>,
 }
@@ -26,11 +28,23 @@ pub(crate) struct Home {
 impl Home {
     pub(crate) fn new(env: Env, wal: Wal, identity: Identity, is_complete: bool) -> Self {
         let wire = quorate_wire::Identity::new(identity.cluster().0, identity.id);
-        Self { env, wal, is_complete, identity: Arc::new(Mutex::new(Arc::new(identity))), wire, saving: Arc::default() }
+        let identity = Arc::new(Mutex::new(Arc::new(identity)));
+        Self { env, wal, is_complete, identity, removed: Arc::default(), wire, saving: Arc::default() }
     }
 
     pub(crate) fn identity(&self) -> Arc<Identity> {
         Arc::clone(&lock(&self.identity))
+    }
+
+    /// Returns the reason if this node was removed from its cluster, and so takes no further part in it.
+    pub(crate) fn removed(&self) -> Option<&str> {
+        self.removed.get().map(String::as_str)
+    }
+
+    /// Ends this node's part in its cluster. From here on all calls fail with the reason.
+    pub(crate) fn set_removed(&self, why: String) {
+        // The first reason stays.
+        let _ = self.removed.set(why);
     }
 
     /// The identity that this node gives in handshakes.
@@ -69,54 +83,7 @@ impl Home {
         adopted.await.map(drop)
     }
 
-    /// Records that an image which ends at this index is about to replace the store's state.
-    pub(crate) async fn note_image(&self, end: u64) -> Result<(), WalError> {
-        let noted = self.change(|identity| {
-            identity.image_end_before = identity.image_end.replace(end);
-            // An image that replaces damaged data may end before that data.
-            identity.stored = identity.stored.min(Some(end));
-            Ok::<(), ()>(())
-        });
-        noted.await.map(drop)
-    }
-
-    /// Records that the store durably holds everything up to this index.
-    pub(crate) async fn note_stored(&self, index: u64) -> Result<(), WalError> {
-        let noted = self.change(|identity| {
-            identity.stored = Some(index);
-            Ok::<(), ()>(())
-        });
-        noted.await.map(drop)
-    }
-
-    /// Records what the next start must know about entries that can't be applied.
-    pub(crate) async fn note_trial(&self, trial: Trial) -> Result<(), WalError> {
-        let noted = self.change(|identity| {
-            identity.trial = Some(trial);
-            Ok::<(), ()>(())
-        });
-        noted.await.map(drop)
-    }
-
-    /// Records all entries before which this node has promised to stop. `halts` is called when they are written.
-    pub(crate) async fn note_halts(&self, halts: impl FnOnce() -> Vec<Halt>) -> Result<(), WalError> {
-        let noted = self.change(|identity| {
-            identity.halts = halts();
-            Ok::<(), ()>(())
-        });
-        noted.await.map(drop)
-    }
-
-    /// Records that this node is released from a promise.
-    pub(crate) async fn note_release(&self, halt: Halt) -> Result<(), WalError> {
-        let noted = self.change(|identity| {
-            identity.halts.retain(|known| *known != halt);
-            Ok::<(), ()>(())
-        });
-        noted.await.map(drop)
-    }
-
-    /// Whether the log has an entry, or had one: then the node is or was part of a living cluster.
+    /// Whether the log of `main` has an entry, or had one: then the node is or was part of a living cluster.
     pub(crate) fn is_member(&self) -> bool {
         self.wal.last_log_id(GroupId::MAIN).is_some()
     }

@@ -10,7 +10,7 @@
 use bytes::Bytes;
 use prost::Message;
 use quorate_env::{Cause, Env};
-use quorate_model::{Epoch, NodeId};
+use quorate_model::{Epoch, GroupId, NodeId};
 use quorate_wal::Durability;
 
 use crate::error::StartError;
@@ -69,26 +69,36 @@ pub(crate) struct Identity {
     /// The cluster's durability ([`durability_number`]).
     #[prost(uint32, tag = "8")]
     pub durability: u32,
-    /// The index at which the last image ends that replaced the store's state. Until the log has caught up, it may end
-    /// before this index.
-    #[prost(uint64, optional, tag = "9")]
-    pub image_end: Option<u64>,
-    /// What earlier processes recorded about entries that they could not apply.
-    #[prost(message, optional, tag = "10")]
-    pub trial: Option<Trial>,
-    /// The entries before which the node has promised to stop.
-    #[prost(message, repeated, tag = "11")]
-    pub halts: Vec<Halt>,
-    /// The value of [`image_end`](Self::image_end) before the present one, whose image may not have been installed.
-    #[prost(uint64, optional, tag = "13")]
-    pub image_end_before: Option<u64>,
-    /// The store durably held all entries up to this index: a store that ends earlier is damaged.
-    #[prost(uint64, optional, tag = "12")]
-    pub stored: Option<u64>,
+    /// What the node must know about each group. Groups without anything to know are absent.
+    #[prost(message, repeated, tag = "14")]
+    pub groups: Vec<GroupNotes>,
     /// The directory belonged to a cluster whose id is lost ([`lineage`](crate::lineage)): this node may join a cluster
     /// but never founds one.
     #[prost(bool, tag = "20")]
     pub belonged: bool,
+}
+
+/// What a node must know about its part in a group.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct GroupNotes {
+    #[prost(uint32, tag = "1")]
+    pub group: u32,
+    /// The index at which the last image ends that replaced the store's state. Until the log has caught up, it may end
+    /// before this index.
+    #[prost(uint64, optional, tag = "2")]
+    pub image_end: Option<u64>,
+    /// The value of [`image_end`](Self::image_end) before the present one, whose image may not have been installed.
+    #[prost(uint64, optional, tag = "3")]
+    pub image_end_before: Option<u64>,
+    /// What earlier processes recorded about entries that they could not apply.
+    #[prost(message, optional, tag = "4")]
+    pub trial: Option<Trial>,
+    /// The entries before which the node has promised to stop.
+    #[prost(message, repeated, tag = "5")]
+    pub halts: Vec<Halt>,
+    /// The store durably held all entries up to this index: a store that ends earlier is damaged.
+    #[prost(uint64, optional, tag = "6")]
+    pub stored: Option<u64>,
 }
 
 /// What a node must know about earlier processes to find an entry that ends the process each time.
@@ -141,6 +151,19 @@ impl Identity {
 
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, StartError> {
         Self::decode(bytes).map_err(|error| StartError::Identity(Cause::from(error)))
+    }
+
+    /// Returns what the node must know about its part in a group.
+    pub(crate) fn notes(&self, group: GroupId) -> GroupNotes {
+        self.groups.iter().find(|notes| notes.group == group.0).cloned().unwrap_or_default()
+    }
+
+    /// Changes what the node must know about its part in a group.
+    pub(crate) fn note(&mut self, group: GroupId, note: impl FnOnce(&mut GroupNotes)) {
+        let mut notes = GroupNotes { group: group.0, ..self.notes(group) };
+        note(&mut notes);
+        self.groups.retain(|known| known.group != group.0);
+        self.groups.push(notes);
     }
 
     pub(crate) fn node(&self) -> NodeId {

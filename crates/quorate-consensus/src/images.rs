@@ -14,13 +14,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use prost::Message;
 use quorate_env::{Elapsed, Env, Instant, lock, sleep, timeout};
-use quorate_model::{Applied, ImageSource, LogId, StateMachine, StoreFault, WholeImage};
+use quorate_model::{Applied, GroupId, ImageSource, LogId, StateMachine, StoreFault, WholeImage};
 use quorate_wire::{ConnectError, StreamError, StreamReceiver, StreamSender};
 
-use crate::home::Home;
+use crate::group_log::GroupLog;
 use crate::link::Link;
 use crate::metrics::ConsensusMetrics;
-use crate::peer::messages::{ImageHead, decode, encode, id_bytes, method};
+use crate::peer::messages::{ImageHead, encode, id_bytes, method};
 use crate::raft::Raft;
 use crate::raft::codec::{self, VoteBytes};
 use crate::raft::machine::{Image, Snapshot};
@@ -135,8 +135,9 @@ where
     }
 }
 
-/// Sends images of the store, and records which part of the log their receivers will need.
+/// Sends images of a group's store, and records which part of the log their receivers will need.
 pub(crate) struct ImageSender {
+    group: GroupId,
     env: Env,
     store: Arc<dyn StateMachine>,
     metrics: Arc<ConsensusMetrics>,
@@ -156,9 +157,10 @@ struct Retention {
 }
 
 impl ImageSender {
-    pub(crate) fn new(env: Env, store: Arc<dyn StateMachine>, metrics: Arc<ConsensusMetrics>) -> Self {
+    pub(crate) fn new(log: &GroupLog, store: Arc<dyn StateMachine>, metrics: Arc<ConsensusMetrics>) -> Self {
         let (retained, pauses) = (Mutex::default(), Mutex::default());
-        Self { env, store, metrics, retained, pauses, withheld: AtomicBool::new(false) }
+        let (group, env) = (log.group(), log.env().clone());
+        Self { group, env, store, metrics, retained, pauses, withheld: AtomicBool::new(false) }
     }
 
     /// Sets whether images for members are withheld. An image that is being sent is then not completed.
@@ -214,7 +216,7 @@ impl ImageSender {
         let image = ImagePieces::begin(&self.env, &self.store).await?;
         let client = link.0.client().await?;
         let (mut sender, mut receiver) = client.open_stream(method::IMAGE)?;
-        timeout(PIECE_MAX, sender.send(head(vote, meta))).await??;
+        timeout(PIECE_MAX, sender.send(head(self.group, vote, meta))).await??;
         image.send(&mut sender).await?;
         self.check_withheld()?;
         sender.finish();
@@ -245,8 +247,9 @@ fn next_pause(before: Option<Duration>) -> Duration {
     before.map_or(RETRY_FIRST, |before| before.saturating_mul(2).min(RETRY_LONGEST))
 }
 
-fn head(vote: &RaftVote, meta: &SnapshotMeta) -> Bytes {
+fn head(group: GroupId, vote: &RaftVote, meta: &SnapshotMeta) -> Bytes {
     encode(&ImageHead {
+        group: group.0,
         vote: vote.into(),
         last: id_bytes(meta.last_log_id.as_ref()),
         membership_id: id_bytes(meta.last_membership.log_id().as_ref()),
@@ -254,29 +257,23 @@ fn head(vote: &RaftVote, meta: &SnapshotMeta) -> Bytes {
     })
 }
 
-/// Receives the head of an image that a leader sends.
-pub(crate) async fn receive_head(pieces: &mut StreamReceiver) -> Result<ImageHead, ImageError> {
-    let head = timeout(PIECE_MAX, pieces.recv()).await??.ok_or(ImageError::Cut)?;
-    decode(head).map_err(|error| ImageError::Refused(error.to_string()))
-}
-
-/// Receives an image, has the core install it, and returns the answer for the sender.
+/// Receives the pieces of an image, has the core install it, and returns the answer for the sender.
 pub(crate) async fn receive(
-    env: &Env,
+    log: &GroupLog,
     store: &Arc<dyn StateMachine>,
     raft: &Raft,
+    head: &ImageHead,
     pieces: &mut StreamReceiver,
 ) -> Result<Bytes, ImageError> {
     let refused = |error: &dyn std::fmt::Display| ImageError::Refused(error.to_string());
-    let head = receive_head(pieces).await?;
-    let meta = meta_of(&head).map_err(|error| refused(&error))?;
+    let meta = meta_of(head).map_err(|error| refused(&error))?;
     let index = meta.last_log_id.as_ref().map(|id| id.index);
     tracing::info!(
         event = "reseeding",
         index,
         "the log no longer holds the entries that this node lacks: it receives the database"
     );
-    let image = receive_pieces(env, store, pieces).await?;
+    let image = receive_pieces(log.env(), store, pieces).await?;
     let snapshot = Snapshot { meta, snapshot: Image::Received(image) };
     let response = raft.install_full_snapshot(head.vote.into(), snapshot).await.map_err(|error| refused(&error))?;
     tracing::info!(event = "reseeded", index, "this node has received and installed the database");
@@ -285,19 +282,19 @@ pub(crate) async fn receive(
 
 /// Receives an image and replaces the store's state with it, without the core.
 pub(crate) async fn replace(
-    home: &Home,
+    log: &GroupLog,
     store: &Arc<dyn StateMachine>,
     pieces: &mut StreamReceiver,
 ) -> Result<Applied, ImageError> {
-    let image = receive_pieces(&home.env, store, pieces).await?;
+    let image = receive_pieces(log.env(), store, pieces).await?;
     let (end, present) = (image.end(), store.applied().index());
     let Some(end) = end.filter(|end| end.index >= present) else {
         return Err(ImageError::Refused(format!(
             "the image ends at {end:?}, but this node has applied entry {present}"
         )));
     };
-    home.note_image(end.index).await.map_err(|error| StoreFault::Io(error.to_string()))?;
-    Ok(run_blocking(&home.env, move || image.install()).await?)
+    log.note_image(end.index).await.map_err(|error| StoreFault::Io(error.to_string()))?;
+    Ok(run_blocking(log.env(), move || image.install()).await?)
 }
 
 /// Receives all pieces of an image, without installing it.

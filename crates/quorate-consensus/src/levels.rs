@@ -2,7 +2,7 @@
 //!
 //! Every node announces the highest level that its program understands, in its status and when it asks to join. Once
 //! every member, learners too, has announced a higher level than the cluster uses, the leader proposes to raise it.
-//! Proposals that need the level are accepted from that entry on.
+//! Proposals that need the level are accepted from that entry on. The other groups follow the level of `main`.
 //!
 //! # Invariants
 //!
@@ -22,7 +22,8 @@ use quorate_model::limits::BASE_LEVEL;
 use quorate_model::{ControlCommand, NodeId, Proposal, codec};
 
 use crate::Member;
-use crate::peer_service::{PeerService, Running};
+use crate::group::Group;
+use crate::peer_service::PeerService;
 
 /// A proposal needs a level that the cluster does not use yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,72 +57,85 @@ impl LevelTooLow {
     }
 }
 
-/// Fails unless the cluster uses a level that is at least `needed`.
-pub(crate) fn check(service: &PeerService, running: &Running, needed: u32) -> Result<(), LevelTooLow> {
-    if needed <= BASE_LEVEL {
-        return Ok(());
+impl Group {
+    /// Fails unless the group uses a format level that is at least `needed`.
+    pub fn check_level(&self, needed: u32) -> Result<(), LevelTooLow> {
+        if needed <= BASE_LEVEL {
+            return Ok(());
+        }
+        let used = self.store.applied().level;
+        if needed <= used || Mutant::LevelNotChecked.is_on() {
+            return Ok(());
+        }
+        let members = members(self);
+        let old = members.iter().filter_map(|(id, member)| match announced(self, *id) {
+            Some(level) if level >= needed => None,
+            Some(_) => Some(format!("'{}'", member.name)),
+            None => Some(format!("'{}' (silent)", member.name)),
+        });
+        Err(LevelTooLow { needed, used, old: old.collect() })
     }
-    let used = running.store.applied().level;
-    if needed <= used || Mutant::LevelNotChecked.is_on() {
-        return Ok(());
-    }
-    let members = members(running);
-    let old = members.iter().filter_map(|(id, member)| match announced(service, running, *id) {
-        Some(level) if level >= needed => None,
-        Some(_) => Some(format!("'{}'", member.name)),
-        None => Some(format!("'{}' (silent)", member.name)),
-    });
-    Err(LevelTooLow { needed, used, old: old.collect() })
 }
 
 /// Returns the level that a member has announced lately.
-pub(crate) fn announced(service: &PeerService, running: &Running, id: u64) -> Option<u32> {
-    if id == *running.raft.node_id() { Some(service.config.level) } else { service.peers.level(NodeId(id)) }
+pub(crate) fn announced(group: &Group, id: u64) -> Option<u32> {
+    if id == *group.raft.node_id() { Some(group.config.level) } else { group.peers.level(NodeId(id)) }
 }
 
-/// Raises the level when this node leads and every member understands a higher one. Never returns.
-pub(crate) async fn raise(service: Arc<PeerService>, running: Running) {
+/// Raises the level of `main` when this node leads it and every member understands a higher one. Never returns.
+pub(crate) async fn raise(service: Arc<PeerService>, main: Group) {
     loop {
         sleep(service.config.timing.status).await;
-        if next(&service, &running, |id| announced(&service, &running, id)).is_none() {
+        if next(&main, |id| announced(&main, id)).is_none() {
             continue;
         }
         // An earlier answer may be that of a newer program, in whose place an older one runs now.
         let answers = service.peers.ask_all().await;
         let answered = |id| answers.values().find(|status| status.id == id).map(|status| status.level);
-        let own = *running.raft.node_id();
+        let own = *main.raft.node_id();
         let known = |id| if id == own { Some(service.config.level) } else { answered(id) };
-        if let Some(level) = next(&service, &running, known) {
+        if let Some(level) = next(&main, known) {
             // From here on no older node is admitted, although the level is not raised yet.
             service.raising.fetch_max(level, Ordering::AcqRel);
-            propose(&running, level).await;
+            propose(&main, level).await;
+        }
+    }
+}
+
+/// Raises the level of another group to that of `main` when this node leads the group. Never returns.
+pub(crate) async fn follow(main: Group, group: Group) {
+    loop {
+        sleep(main.config.timing.status).await;
+        let level = main.store.applied().level;
+        if group.raft.is_leader() && group.store.applied().level < level {
+            propose(&group, level).await;
         }
     }
 }
 
 /// Returns the level to raise to, if this node leads and the level of every member is known.
-fn next(service: &PeerService, running: &Running, level_of: impl Fn(u64) -> Option<u32>) -> Option<u32> {
-    let used = running.store.applied().level;
-    if !running.raft.is_leader() || service.config.level <= used {
+fn next(main: &Group, level_of: impl Fn(u64) -> Option<u32>) -> Option<u32> {
+    let used = main.store.applied().level;
+    if !main.raft.is_leader() || main.config.level <= used {
         return None;
     }
-    let levels = members(running).into_keys().map(level_of);
+    let levels = members(main).into_keys().map(level_of);
     let common = levels.collect::<Option<Vec<u32>>>()?.into_iter().min()?;
-    Some(common.min(service.config.level)).filter(|level| *level > used)
+    Some(common.min(main.config.level)).filter(|level| *level > used)
 }
 
 /// Returns the members, learners too.
-fn members(running: &Running) -> BTreeMap<u64, Member> {
-    let metrics = running.raft.metrics();
+fn members(group: &Group) -> BTreeMap<u64, Member> {
+    let metrics = group.raft.metrics();
     let metrics = metrics.borrow_watched();
     metrics.membership_config.membership().nodes().map(|(id, member)| (*id, member.clone())).collect()
 }
 
-async fn propose(running: &Running, level: u32) {
+async fn propose(group: &Group, level: u32) {
     let Ok(proposal) = codec::encode_proposal(&Proposal::new(None, vec![ControlCommand::Raise(level).into()])) else {
         return;
     };
-    match running.combiner.propose(proposal).await {
+    match group.combiner.propose(proposal).await {
         Ok((_, Ok(_))) => tracing::info!(event = "level_raised", level, "every member understands this format level"),
         Ok((_, Err(failure))) => {
             tracing::info!(%failure, "the format level could not be raised; the leader tries again")

@@ -25,6 +25,8 @@ mod error;
 mod events;
 #[doc(hidden)]
 pub mod fuzzing;
+mod group;
+mod group_log;
 mod home;
 mod identity;
 mod images;
@@ -59,6 +61,7 @@ mod verdict;
 pub use combiner::{HOLD_MAX, Hold};
 pub use config::{ConsensusConfig, KEEP_LOG_BYTES, LOG_SEGMENT_BYTES, Timing};
 pub use error::{Ended, MembershipError, ProposeError, ReadPositionError, StartError};
+pub use group::{Group, GroupStatus};
 pub use identity::ClusterId;
 pub use images::{ImageError, ImagePieces, take_image};
 pub use levels::LevelTooLow;

@@ -20,20 +20,25 @@ use std::time::Duration;
 
 use openraft::rt::WatchReceiver;
 use openraft::{ChangeMembers, Precondition};
-use quorate_env::{Instant, Throttle, sleep, timeout};
-use quorate_model::{NodeId, StoreFault};
+use quorate_env::{sleep, timeout};
+use quorate_model::{GroupId, NodeId};
 
 use crate::Member;
 use crate::belong;
 use crate::error::MembershipError;
+use crate::group::Group;
 use crate::peer::messages::{Join, Joined, MemberInfo};
-use crate::peer_service::{PeerService, Running};
+use crate::peer_service::PeerService;
 use crate::peers::Peers;
 use crate::permits;
 use crate::raft::Raft;
 use crate::raft::types::{RaftMembership, StoredMembership};
 
+pub(crate) mod follow;
 mod level;
+mod transfer;
+
+pub(crate) use transfer::{give_way, step_aside, transfer_to};
 
 /// A learner has caught up when it lacks at most this many entries.
 const CAUGHT_UP: u64 = 1_024;
@@ -44,19 +49,16 @@ pub(crate) const CHANGE_MAX: Duration = Duration::from_secs(5);
 /// How long a change waits until the leader has applied what its log holds.
 const APPLY_MAX: Duration = Duration::from_secs(2);
 
-/// How long a hand-over waits for another node to lead.
-const TRANSFER_MAX: Duration = Duration::from_secs(3);
-
 /// Answers a node that asks to become a member: takes the next step, or reports that the id was removed. Only the
 /// leader takes steps, but every node can report a removal.
-pub(crate) async fn admit(service: &PeerService, running: &Running, join: &Join) -> Joined {
-    if belong::is_removed(&running.store.applied(), join.member.id, join.voter_since) {
+pub(crate) async fn admit(service: &PeerService, main: &Group, join: &Join) -> Joined {
+    if belong::is_removed(&main.store.applied(), join.member.id, join.voter_since) {
         let why = belong::refusal(&join.member.name, NodeId(join.member.id));
         return Joined { removed: true, why, ..Joined::default() };
     }
-    let admitted = match level::too_old(service, running, &join.member.name, join.level) {
+    let admitted = match level::too_old(service, main, &join.member.name, join.level) {
         Some(why) => Err(why),
-        None => step(service, &running.raft, &join.member).await,
+        None => step(service, &main.raft, &join.member).await,
     };
     match admitted {
         Ok(()) => Joined { done: true, ..Joined::default() },
@@ -90,7 +92,7 @@ async fn step(service: &PeerService, raft: &Raft, new: &MemberInfo) -> Result<()
     if namesakes.is_empty() && !is_listed && permit.is_none() {
         return Err(format!("'{}' is not in the list of members; it waits until it is added", new.name));
     }
-    settled(&now).map_err(|error| error.to_string())?;
+    settled(&now).and_then(|()| followed(service, &now)).map_err(|error| error.to_string())?;
     if membership.get_node(&new.id).is_none() {
         let member = Member { name: new.name.clone(), addr: new.addr.clone() };
         let nodes = ChangeMembers::AddNodes(BTreeMap::from([(new.id, member)]));
@@ -192,7 +194,11 @@ fn may_leave(
     if old.contains(&service.home.identity().id) {
         return Err("the member that it replaces leads, and must hand leadership over first".to_owned());
     }
-    if force { Ok(()) } else { enough(service, membership, &voters_without(membership, old), Some(new)) }
+    if force {
+        Ok(())
+    } else {
+        enough(&service.peers, service.home.identity().id, membership, &voters_without(membership, old), Some(new))
+    }
 }
 
 /// How much of the leader's log a follower has, as far as the leader knows.
@@ -221,7 +227,7 @@ async fn replace(raft: &Raft, now: &Current, old: &BTreeSet<u64>, new: u64) -> R
 /// Removes a member by its name, with all ids that have this name. If that is the leader itself, it only hands
 /// leadership over and names the new leader.
 pub(crate) async fn remove(service: &PeerService, raft: &Raft, name: &str, force: bool) -> Result<(), MembershipError> {
-    let now = leading(service, raft)?;
+    let now = leading(&service.peers, raft)?;
     let membership = now.membership();
     let ids = ids_named(membership, name);
     if ids.is_empty() {
@@ -233,10 +239,11 @@ pub(crate) async fn remove(service: &PeerService, raft: &Raft, name: &str, force
     }
     settled(&now)?;
     if !force {
-        enough(service, membership, &voters, None).map_err(MembershipError::Refused)?;
+        followed(service, &now)?;
+        enough(&service.peers, *raft.node_id(), membership, &voters, None).map_err(MembershipError::Refused)?;
     }
     if ids.contains(raft.node_id()) {
-        return Err(give_way(service, raft, |id| voters.contains(&id)).await);
+        return Err(give_way(&service.peers, raft, |id| voters.contains(&id)).await);
     }
     tracing::info!(name, ids = ids.len(), "a member is removed");
     if membership.voter_ids().any(|id| ids.contains(&id)) {
@@ -255,22 +262,22 @@ async fn remove_learners(raft: &Raft, ids: &BTreeSet<u64>) -> Result<(), Members
 }
 
 /// Whether a majority of the voters, with this node, has answered lately.
-pub(crate) fn hears_majority(service: &PeerService, raft: &Raft) -> bool {
+pub(crate) fn hears_majority(peers: &Peers, raft: &Raft) -> bool {
     let now = current(raft);
     let voters: BTreeSet<u64> = now.membership().voter_ids().collect();
-    enough(service, now.membership(), &voters, None).is_ok()
+    enough(peers, *raft.node_id(), now.membership(), &voters, None).is_ok()
 }
 
 /// Fails if no majority of the voters that are left has answered lately. `joins` is a new voter that has just answered.
 fn enough(
-    service: &PeerService,
+    peers: &Peers,
+    own: u64,
     membership: &RaftMembership,
     left: &BTreeSet<u64>,
     joins: Option<u64>,
 ) -> Result<(), String> {
-    let own = service.home.identity().id;
     let voters: BTreeSet<u64> = left.iter().copied().chain(joins).collect();
-    let is_there = |id: &u64| *id == own || Some(*id) == joins || service.peers.is_heard(*id);
+    let is_there = |id: &u64| *id == own || Some(*id) == joins || peers.is_heard(*id);
     let there = voters.iter().filter(|id| is_there(id)).count();
     if there > voters.len() / 2 {
         return Ok(());
@@ -320,7 +327,10 @@ async fn may_leave_joint(
     if left.contains(raft.node_id()) {
         return has_applied_all(raft).await.map_err(MembershipError::Refused);
     }
-    Err(give_way(service, raft, |id| left.contains(&id) && service.peers.applied_index(id) >= applied).await)
+    Err(give_way(&service.peers, raft, |id| {
+        left.contains(&id) && service.peers.applied_index(id, GroupId::MAIN) >= applied
+    })
+    .await)
 }
 
 fn unfinished(membership: &RaftMembership, is_silent: impl Fn(u64) -> bool) -> Option<ChangeMembers<u64, Member>> {
@@ -332,40 +342,6 @@ fn unfinished(membership: &RaftMembership, is_silent: impl Fn(u64) -> bool) -> O
     let is_stale = |id: &u64| name(id).is_some_and(|name| voters.contains(name)) && is_silent(*id);
     let stale: BTreeSet<u64> = membership.learner_ids().filter(is_stale).collect();
     (!stale.is_empty()).then_some(ChangeMembers::RemoveNodes(stale))
-}
-
-/// Hands leadership over, again and again, as long as this node leads with a full disk or with a store that can't apply
-/// entries. The others have disks of their own. If they have applied an entry that this node can't apply, one of them
-/// can answer callers at once, while this node could not before it has caught up. If the database is damaged, the core
-/// is stopped.
-pub(crate) async fn step_aside(service: Arc<PeerService>, Running { raft, store, verdicts, .. }: Running) {
-    let throttle = Throttle::default();
-    let mut changed = verdicts.changes();
-    loop {
-        // Waits for a change, but not longer than the interval.
-        let _ = timeout(service.config.timing.status, changed.changed()).await;
-        let holders = verdicts.holders();
-        let why = match store.fault() {
-            Some(fault) => fault.to_string(),
-            None if !holders.is_empty() => "an entry that others have applied can't be applied here".to_owned(),
-            None if service.home.wal.is_disk_full() => "no space left for the log".to_owned(),
-            None => continue,
-        };
-        if raft.is_leader() {
-            let taken_over =
-                transfer(&raft, &service.peers, |id| holders.is_empty() || holders.contains(&NodeId(id))).await.is_ok();
-            if throttle.is_due() || taken_over {
-                tracing::warn!(why, taken_over, "this node should not lead");
-            }
-        }
-        // If the damage also blocks an entry, the database is replaced while the node runs.
-        if matches!(store.fault(), Some(StoreFault::Damaged(_))) && verdicts.blocked().is_none() {
-            // The next start replaces the database. Otherwise the node would end only at the next entry.
-            verdicts.close();
-            let _ = raft.shutdown().await;
-            return;
-        }
-    }
 }
 
 /// Makes a change, unless the membership is no longer the one that the change was computed for.
@@ -388,12 +364,12 @@ pub(crate) fn current(raft: &Raft) -> Current {
 }
 
 /// The membership in force, if this node leads.
-pub(crate) fn leading(service: &PeerService, raft: &Raft) -> Result<Current, MembershipError> {
+pub(crate) fn leading(peers: &Peers, raft: &Raft) -> Result<Current, MembershipError> {
     if raft.is_leader() {
         return Ok(current(raft));
     }
     let leader = raft.metrics().borrow_watched().current_leader.filter(|leader| leader != raft.node_id());
-    Err(MembershipError::NotLeader { leader: leader.and_then(|leader| service.peers.leader_member(leader, None)) })
+    Err(MembershipError::NotLeader { leader: leader.and_then(|leader| peers.leader_member(leader, None)) })
 }
 
 /// Fails while a change is under way or unfinished, because it is not certain which membership follows.
@@ -402,6 +378,19 @@ pub(crate) fn settled(now: &Current) -> Result<(), MembershipError> {
         return Ok(());
     }
     Err(MembershipError::Unconfirmed("another change of the members is under way".to_owned()))
+}
+
+/// Fails while a group does not have the voters of `main`, because it still needs those that it has.
+fn followed(service: &PeerService, now: &Current) -> Result<(), MembershipError> {
+    let voters = now.membership().get_joint_config();
+    let follows = |group: &Group| current(&group.raft).membership().get_joint_config() == voters;
+    match service.groups.get().into_iter().flat_map(|groups| groups.others.values()).find(|group| !follows(group)) {
+        None => Ok(()),
+        Some(group) => Err(MembershipError::Unconfirmed(format!(
+            "group {} has not yet followed the last change of the members",
+            group.id().0
+        ))),
+    }
 }
 
 /// Returns the ids of the members with a name: that of the present directory, and those of former ones that are not
@@ -418,68 +407,4 @@ pub(crate) fn no_such(membership: &RaftMembership, name: &str) -> MembershipErro
     let names: BTreeSet<&str> = membership.nodes().map(|(_, node)| node.name.as_str()).collect();
     let names = names.into_iter().collect::<Vec<_>>().join(", ");
     MembershipError::Refused(format!("there is no member '{name}': the members are {names}"))
-}
-
-/// Hands leadership to the voter with this name, or to the most suitable voter, and returns the new leader.
-pub(crate) async fn transfer_to(
-    service: &PeerService,
-    raft: &Raft,
-    name: Option<&str>,
-) -> Result<NodeId, MembershipError> {
-    let now = leading(service, raft)?;
-    let Some(name) = name else { return transfer(raft, &service.peers, |_| true).await };
-    let ids = ids_named(now.membership(), name);
-    if ids.is_empty() {
-        return Err(no_such(now.membership(), name));
-    }
-    if ids.contains(raft.node_id()) {
-        return Ok(NodeId(*raft.node_id()));
-    }
-    if !now.membership().voter_ids().any(|id| ids.contains(&id)) {
-        return Err(MembershipError::Refused(format!("'{name}' is a learner: only a voter can lead")));
-    }
-    let leads = transfer(raft, &service.peers, |id| ids.contains(&id)).await?;
-    if ids.contains(&leads.0) {
-        return Ok(leads);
-    }
-    Err(MembershipError::Unconfirmed(format!("another node, {leads}, took the leadership over")))
-}
-
-/// Hands leadership over because this node must not make a change as the leader. Returns the error for the caller: it
-/// names the new leader, or the reason why there is none.
-pub(crate) async fn give_way(service: &PeerService, raft: &Raft, may: impl Fn(u64) -> bool) -> MembershipError {
-    match transfer(raft, &service.peers, may).await {
-        Ok(leader) => MembershipError::NotLeader { leader: service.peers.leader_member(leader.0, None) },
-        Err(error) => error,
-    }
-}
-
-/// Hands leadership to one of the voters that `may` allows, preferably one that has answered lately and has most of the
-/// log, and waits until another node leads.
-pub(crate) async fn transfer(raft: &Raft, peers: &Peers, may: impl Fn(u64) -> bool) -> Result<NodeId, MembershipError> {
-    let own = *raft.node_id();
-    if !raft.is_leader() {
-        return Err(MembershipError::NotLeader { leader: None });
-    }
-    let others = raft.voter_ids().filter(|id| *id != own && may(*id));
-    let best = others.max_by_key(|id| (peers.is_heard(*id), progress(raft, *id).matched));
-    let Some(target) = best else {
-        return Err(MembershipError::Refused("there is no other voter that could lead".to_owned()));
-    };
-    let failed = |error: &dyn std::fmt::Display| MembershipError::Unconfirmed(error.to_string());
-    raft.trigger().transfer_leader(target).await.map_err(|error| failed(&error))?;
-    let deadline = Instant::now() + TRANSFER_MAX;
-    let mut metrics = raft.metrics();
-    loop {
-        let leader = metrics.borrow_watched().current_leader;
-        if let Some(leader) = leader.filter(|leader| *leader != own) {
-            return Ok(NodeId(leader));
-        }
-        let left = deadline.saturating_duration_since(Instant::now());
-        match timeout(left, metrics.changed()).await {
-            Ok(Ok(())) => {}
-            Ok(Err(_)) => return Err(failed(&"the core stopped")),
-            Err(_) => return Err(failed(&"nobody took over in time")),
-        }
-    }
 }

@@ -14,31 +14,32 @@ use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, StreamAppendEr
 use openraft::rt::WatchReceiver;
 use prost::Message;
 use quorate_env::{Instant, timeout};
-use quorate_model::{DecodeError, GroupId, LogId, StateMachine};
+use quorate_model::{DecodeError, GroupId, LogId};
 use quorate_wire::{CallFailure, FailureKind, PeerInfo, Purpose, Role, StreamReceiver, StreamSender};
 
 use crate::birth;
-use crate::combiner::{Combiner, forward};
+use crate::combiner::forward;
 use crate::config::ConsensusConfig;
+use crate::group::{Group, Groups};
 use crate::home::Home;
 use crate::identity::durability_number;
-use crate::images::{self, ImageSender};
-use crate::leader_contact::LeaderContact;
+use crate::images;
 use crate::membership;
-use crate::metrics::ConsensusMetrics;
 use crate::peer::messages::{
-    Append, Appended, Join, MemberInfo, Promise, Promised, ReadPositionReply, StandAsk, StatusReply, Transfer,
-    VoteAnswer, VoteAsk, decode, encode, method,
+    Append, Appended, Forward, GroupReply, ImageHead, Join, MemberInfo, Promise, Promised, Pull, ReadPositionAsk,
+    ReadPositionReply, StandAsk, StatusReply, Transfer, VoteAnswer, VoteAsk, decode, encode, method,
 };
 use crate::peers::Peers;
 use crate::permits::Permits;
-use crate::raft::Raft;
 use crate::raft::types::{RaftLogId, TypeConfig, to_raft};
 use crate::reads;
 use crate::verdict::Verdicts;
 
 /// If nothing arrives on a stream of entries for this long, the follower ends it, and the leader opens a new one.
 const APPEND_IDLE_MAX: Duration = Duration::from_secs(60);
+
+/// The maximum time for the first item of a stream to arrive.
+const ASK_MAX: Duration = Duration::from_secs(30);
 
 /// How long a follower that receives entries all the time delays the news that some of them are committed.
 const COMMIT_PAUSE: Duration = Duration::from_millis(5);
@@ -69,34 +70,20 @@ fn unknown_stream(method: u16) -> CallFailure {
     CallFailure::new(FailureKind::UnknownMethod, format!("stream {method}"))
 }
 
-/// The core and its store, once they run.
-#[derive(Clone)]
-pub(crate) struct Running {
-    pub(crate) raft: Raft,
-    pub(crate) store: Arc<dyn StateMachine>,
-    pub(crate) combiner: Combiner,
-    pub(crate) verdicts: Arc<Verdicts>,
-    pub(crate) images: Arc<ImageSender>,
-}
-
-/// The state of the handler.
+/// The state of the handler: the node as a member of its cluster.
 pub(crate) struct PeerService {
     pub(crate) home: Home,
-    pub(crate) config: ConsensusConfig,
+    pub(crate) config: Arc<ConsensusConfig>,
     pub(crate) peers: Arc<Peers>,
-    pub(crate) metrics: Arc<ConsensusMetrics>,
-    pub(crate) running: OnceLock<Running>,
+    /// The groups, once their cores run.
+    pub(crate) groups: OnceLock<Arc<Groups>>,
     /// Answers the methods of the layers above.
     pub(crate) upper: Arc<dyn Service>,
     pub(crate) permits: Permits,
-    /// When messages of the leader have arrived.
-    pub(crate) leader_contact: LeaderContact,
     /// Set once the node has applied its own admission.
     pub(crate) joined: AtomicBool,
     /// The highest format level that this node has proposed to raise to.
     pub(crate) raising: AtomicU32,
-    /// Set once this node was removed, with the reason. From then on all calls fail with it.
-    pub(crate) removed: OnceLock<String>,
 }
 
 type CallResult = Result<Bytes, CallFailure>;
@@ -104,46 +91,35 @@ type CallResult = Result<Bytes, CallFailure>;
 impl PeerService {
     pub(crate) fn new(
         home: &Home,
-        config: &ConsensusConfig,
+        config: &Arc<ConsensusConfig>,
         peers: &Arc<Peers>,
-        metrics: &Arc<ConsensusMetrics>,
         upper: Arc<dyn Service>,
     ) -> Arc<Self> {
-        let (peers, metrics) = (Arc::clone(peers), Arc::clone(metrics));
-        let (home, config, running) = (home.clone(), config.clone(), OnceLock::new());
-        let (permits, removed) = (Permits::default(), OnceLock::new());
-        let (leader_contact, joined) = (LeaderContact::default(), AtomicBool::new(false));
-        let raising = AtomicU32::new(0);
         Arc::new(Self {
-            home,
-            config,
-            peers,
-            metrics,
-            running,
+            home: home.clone(),
+            config: Arc::clone(config),
+            peers: Arc::clone(peers),
+            groups: OnceLock::new(),
             upper,
-            permits,
-            leader_contact,
-            joined,
-            raising,
-            removed,
+            permits: Permits::default(),
+            joined: AtomicBool::new(false),
+            raising: AtomicU32::new(0),
         })
     }
 
-    fn running(&self) -> Result<&Running, CallFailure> {
-        self.running.get().ok_or_else(|| CallFailure::new(FailureKind::Unavailable, "the node is starting"))
-    }
-
-    /// Returns the core, if the peer is of the same cluster.
-    fn core_for(&self, peer: &PeerInfo) -> Result<&Running, CallFailure> {
-        let running = self.running()?;
-        if peer.cluster == self.home.identity().cluster().0 {
-            return Ok(running);
+    /// Returns a group, if the peer is of the same cluster.
+    fn group_for(&self, peer: &PeerInfo, group: u32) -> Result<&Group, CallFailure> {
+        let starting = || CallFailure::new(FailureKind::Unavailable, "the node is starting");
+        let groups = self.groups.get().ok_or_else(starting)?;
+        if peer.cluster != self.home.identity().cluster().0 {
+            return Err(CallFailure::new(FailureKind::Forbidden, "only members of the cluster may ask for this"));
         }
-        Err(CallFailure::new(FailureKind::Forbidden, "only members of the cluster may ask for this"))
+        let unknown = || CallFailure::new(FailureKind::Unavailable, format!("this node has no group {group}"));
+        groups.get(GroupId(group)).ok_or_else(unknown)
     }
 
     async fn answer(self: Arc<Self>, peer: PeerInfo, method: u16, body: Bytes) -> CallResult {
-        if let Some(why) = self.removed.get() {
+        if let Some(why) = self.home.removed() {
             return Err(CallFailure::new(FailureKind::Unavailable, why));
         }
         if method >= method::SERVICE {
@@ -159,29 +135,32 @@ impl PeerService {
             method::PROMISE => self.promise(decode_body(body)?).await,
             method::JOIN => {
                 let join: Join = decode_body(body)?;
-                Ok(encode(&membership::admit(&self, self.core_for(&peer)?, &join).await))
+                let main = self.group_for(&peer, GroupId::MAIN.0)?;
+                Ok(encode(&membership::admit(&self, main, &join).await))
             }
             method::VOTE => {
                 let ask: VoteAsk = decode_body(body)?;
-                let response = self.core_for(&peer)?.raft.vote(ask.into()).await.map_err(|error| internal(&error))?;
+                let raft = &self.group_for(&peer, ask.group)?.raft;
+                let response = raft.vote(ask.into()).await.map_err(|error| internal(&error))?;
                 Ok(encode(&VoteAnswer::from(&response)))
             }
             method::PRE_VOTE => {
                 let ask: VoteAsk = decode_body(body)?;
-                let response =
-                    self.core_for(&peer)?.raft.pre_vote(ask.into()).await.map_err(|error| internal(&error))?;
+                let raft = &self.group_for(&peer, ask.group)?.raft;
+                let response = raft.pre_vote(ask.into()).await.map_err(|error| internal(&error))?;
                 Ok(encode(&VoteAnswer::from(&response)))
             }
             method::HEARTBEAT => self.heartbeat(&peer, decode_body(body)?).await,
             method::TRANSFER => self.transfer(&peer, decode_body(body)?).await,
             method::READ_POSITION => {
-                let raft = &self.core_for(&peer)?.raft;
+                let ask: ReadPositionAsk = decode_body(body)?;
+                let raft = &self.group_for(&peer, ask.group)?.raft;
                 let index = if raft.is_leader() { reads::lead_round(raft).await.ok() } else { None };
                 Ok(encode(&ReadPositionReply { index }))
             }
             method::STAND => {
                 let ask: StandAsk = decode_body(body)?;
-                Ok(encode(&self.core_for(&peer)?.verdicts.stand(&ask).await))
+                Ok(encode(&self.group_for(&peer, ask.group)?.verdicts.stand(&ask).await))
             }
             _ => Err(CallFailure::new(FailureKind::UnknownMethod, format!("method {method}"))),
         }
@@ -197,12 +176,12 @@ impl PeerService {
     }
 
     async fn heartbeat(&self, peer: &PeerInfo, append: Append) -> CallResult {
-        let running = self.core_for(peer)?;
-        let request = decode_append(&running.verdicts, append).map_err(|error| malformed(&error))?;
+        let group = self.group_for(peer, append.group)?;
+        let request = decode_append(&group.verdicts, append).map_err(|error| malformed(&error))?;
         let leader = request.vote.leader_id.node_id;
-        let response = running.raft.append_entries(request).await.map_err(|error| internal(&error))?;
+        let response = group.raft.append_entries(request).await.map_err(|error| internal(&error))?;
         if !matches!(response, AppendEntriesResponse::HigherVote(_)) {
-            self.leader_contact.heard(leader);
+            group.leader_contact.heard(leader);
         }
         // A heartbeat names the entry up to which the leader believes the logs to match, so a conflict needs no id.
         Ok(encode(&Appended::from_unary(response)))
@@ -211,7 +190,7 @@ impl PeerService {
     async fn transfer(&self, peer: &PeerInfo, transfer: Transfer) -> CallResult {
         let last = transfer.last.map(|id| to_raft(LogId::from(id)));
         let request = TransferLeaderRequest::new(transfer.from.into(), transfer.to, last);
-        let raft = &self.core_for(peer)?.raft;
+        let raft = &self.group_for(peer, transfer.group)?.raft;
         // A refusal means that the request is outdated. The leader sees which node leads.
         let _ = raft.handle_transfer_leader(request).await.map_err(|error| internal(&error))?;
         Ok(Bytes::new())
@@ -235,12 +214,17 @@ impl PeerService {
             belonged: identity.has_belonged(),
             ..StatusReply::default()
         };
-        if let Some(running) = self.running.get() {
-            let metrics = running.raft.metrics();
+        if let Some(groups) = self.groups.get() {
+            let metrics = groups.main.raft.metrics();
             let metrics = metrics.borrow_watched();
             status.leader = metrics.current_leader;
             status.term = metrics.current_term;
-            status.applied_index = running.store.applied().index();
+            status.applied_index = groups.main.store.applied().index();
+            let other = |(id, group): (&GroupId, &Group)| GroupReply {
+                group: id.0,
+                applied_index: group.store.applied().index(),
+            };
+            status.groups = groups.others.iter().map(other).collect();
             status.committed_index = metrics.local_committed.as_ref().map_or(0, |id| id.index);
             let membership = metrics.membership_config.membership();
             let voters: Vec<u64> = membership.voter_ids().collect();
@@ -257,23 +241,34 @@ impl PeerService {
         status
     }
 
-    async fn append_stream(&self, peer: &PeerInfo, mut sender: StreamSender, receiver: StreamReceiver) {
-        let Ok(running) = self.core_for(peer) else {
-            return sender.fail(CallFailure::new(FailureKind::Unavailable, "the node is starting"));
+    async fn append_stream(&self, peer: &PeerInfo, mut sender: StreamSender, mut receiver: StreamReceiver) {
+        let first = match next_append(&mut receiver).await {
+            Some(first) => first,
+            None => return sender.fail(CallFailure::new(FailureKind::Malformed, "entries are missing")),
         };
-        let state = (receiver, CommitDelay::default(), Arc::clone(&running.verdicts));
-        let requests = unfold(state, |(mut receiver, mut delay, verdicts)| async move {
-            let item = timeout(APPEND_IDLE_MAX, receiver.recv()).await.ok()?.ok()??;
-            let mut request = decode_append(&verdicts, decode(item).ok()?).ok()?;
+        let group = match self.group_for(peer, first.group) {
+            Ok(group) => group.clone(),
+            Err(failure) => return sender.fail(failure),
+        };
+        let state = (Some(first), receiver, CommitDelay::default(), group.clone());
+        let requests = unfold(state, |(first, mut receiver, mut delay, group)| async move {
+            let append = match first {
+                Some(first) => first,
+                None => next_append(&mut receiver).await?,
+            };
+            if append.group != group.id().0 {
+                return None;
+            }
+            let mut request = decode_append(&group.verdicts, append).ok()?;
             delay.apply(&mut request);
-            Some((request, (receiver, delay, verdicts)))
+            Some((request, (None, receiver, delay, group)))
         });
-        let mut results = std::pin::pin!(running.raft.stream_append(requests));
+        let mut results = std::pin::pin!(group.raft.stream_append(requests));
         while let Some(result) = results.next().await {
             let Ok(result) = result else { break };
             if !matches!(result, Err(StreamAppendError::HigherVote(_))) {
                 // Only the leader opens such a stream.
-                self.leader_contact.heard(peer.node);
+                group.leader_contact.heard(peer.node);
             }
             if sender.send(encode(&Appended::from(result))).await.is_err() {
                 return;
@@ -282,58 +277,79 @@ impl PeerService {
         sender.finish();
     }
 
-    async fn forward_stream(&self, peer: &PeerInfo, sender: StreamSender, receiver: StreamReceiver) {
-        match self.core_for(peer) {
-            Ok(running) => forward::serve(&running.combiner, sender, receiver).await,
+    async fn forward_stream(&self, peer: &PeerInfo, sender: StreamSender, mut receiver: StreamReceiver) {
+        let forward = match ask_of::<Forward>(&mut receiver).await {
+            Ok(forward) => forward,
+            Err(failure) => return sender.fail(failure),
+        };
+        match self.group_for(peer, forward.group) {
+            Ok(group) => forward::serve(&group.combiner, sender, forward.proposals).await,
             Err(failure) => sender.fail(failure),
         }
     }
 
     /// Sends an image of this node's data to a member that asks for it.
-    async fn pull_stream(&self, peer: &PeerInfo, mut sender: StreamSender) {
-        let running = match self.core_for(peer) {
-            Ok(running) => running,
+    async fn pull_stream(&self, peer: &PeerInfo, mut sender: StreamSender, mut receiver: StreamReceiver) {
+        let pull = ask_of::<Pull>(&mut receiver).await;
+        let group = match pull.and_then(|pull| self.group_for(peer, pull.group)) {
+            Ok(group) => group,
             Err(failure) => return sender.fail(failure),
         };
-        match running.images.give(&mut sender).await {
+        match group.images.give(&mut sender).await {
             Ok(()) => sender.finish(),
             Err(error) => sender.fail(internal(&error)),
         }
     }
 
     async fn image_stream(&self, peer: &PeerInfo, mut sender: StreamSender, mut receiver: StreamReceiver) {
-        let running = match self.core_for(peer) {
-            Ok(running) => running,
+        let head = match ask_of::<ImageHead>(&mut receiver).await {
+            Ok(head) => head,
             Err(failure) => return sender.fail(failure),
         };
-        if running.verdicts.blocked().is_some() {
+        let group = match self.group_for(peer, head.group) {
+            Ok(group) => group,
+            Err(failure) => return sender.fail(failure),
+        };
+        if group.verdicts.blocked().is_some() {
             // The core can't install an image before that entry is applied, so the image replaces the store's state
             // without the core. Later the leader sends another image, or the entries that the log lacks.
-            let replaced = async {
-                images::receive_head(&mut receiver).await?;
-                images::replace(&self.home, &running.store, &mut receiver).await
-            };
-            match replaced.await {
-                Ok(_) => running.verdicts.healed(),
+            match images::replace(&group.log, &group.store, &mut receiver).await {
+                Ok(_) => group.verdicts.healed(),
                 Err(error) => tracing::warn!(%error, "this node could not receive an image"),
             }
             let why = "this node was stopped before an entry that it could not apply; send it what it lacks now";
             return sender.fail(CallFailure::new(FailureKind::Unavailable, why));
         }
-        match images::receive(&self.home.env, &running.store, &running.raft, &mut receiver).await {
+        match images::receive(&group.log, &group.store, &group.raft, &head, &mut receiver).await {
             Ok(vote) => {
-                self.metrics.images_received.inc();
+                group.metrics.images_received.inc();
                 // The sender may have given up. The image is installed nevertheless.
                 let _ = sender.send(vote).await;
                 sender.finish();
             }
             Err(error) => {
-                self.metrics.images_not_received.inc();
+                group.metrics.images_not_received.inc();
                 tracing::warn!(%error, "this node could not receive an image");
                 sender.fail(CallFailure::new(FailureKind::Internal, error.to_string()));
             }
         }
     }
+}
+
+/// Receives the first item of a stream, which says what is asked for. A stream without items asks for `main`.
+async fn ask_of<M: Message + Default>(receiver: &mut StreamReceiver) -> Result<M, CallFailure> {
+    match timeout(ASK_MAX, receiver.recv()).await {
+        Ok(Ok(Some(item))) => decode_body(item),
+        Ok(Ok(None)) => Ok(M::default()),
+        Ok(Err(error)) => Err(malformed(&error)),
+        Err(elapsed) => Err(CallFailure::new(FailureKind::Malformed, elapsed.to_string())),
+    }
+}
+
+/// Receives the next request of a stream of entries; `None` at its end.
+async fn next_append(receiver: &mut StreamReceiver) -> Option<Append> {
+    let item = timeout(APPEND_IDLE_MAX, receiver.recv()).await.ok()?.ok()??;
+    decode(item).ok()
 }
 
 /// Decodes a leader's request. Removes the commit index from it if this node may not accept that yet.
@@ -390,7 +406,7 @@ impl quorate_wire::Handler for Handler {
             match (method, peer.role, peer.purpose) {
                 (method::APPEND, Role::Peer, Purpose::Data) => service.append_stream(&peer, sender, receiver).await,
                 (method::FORWARD, Role::Peer, Purpose::Data) => service.forward_stream(&peer, sender, receiver).await,
-                (method::PULL, Role::Peer, Purpose::Image) => service.pull_stream(&peer, sender).await,
+                (method::PULL, Role::Peer, Purpose::Image) => service.pull_stream(&peer, sender, receiver).await,
                 (method::IMAGE, Role::Peer, Purpose::Image) => service.image_stream(&peer, sender, receiver).await,
                 _ => sender.fail(unknown_stream(method)),
             }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use quorate_env::{Env, Instant, lock, sleep, timeout};
-use quorate_model::NodeId;
+use quorate_model::{GroupId, NodeId};
 use quorate_wire::{
     CONNECT_MAX, CallError, ConnectError, Dialer, DialerConfig, NotSent, Purpose, Role, StreamReceiver, StreamSender,
 };
@@ -54,6 +54,17 @@ pub(crate) struct Peers {
     found: Mutex<BTreeMap<u64, String>>,
     /// Why the nodes at these addresses refuse this one, and when that was logged.
     refusals: Mutex<BTreeMap<String, (String, Instant)>>,
+}
+
+impl Seen {
+    /// The last entry of a group that the node had applied.
+    pub(crate) fn applied_index(&self, group: GroupId) -> u64 {
+        if group == GroupId::MAIN {
+            return self.status.applied_index;
+        }
+        let other = self.status.groups.iter().find(|other| other.group == group.0);
+        other.map_or(0, |other| other.applied_index)
+    }
 }
 
 impl Peers {
@@ -252,9 +263,9 @@ impl Peers {
         self.look(id, |seen| self.is_fresh(seen)).unwrap_or(false)
     }
 
-    /// Returns the applied index of a Raft id, if it has answered lately.
-    pub(crate) fn applied_index(&self, id: u64) -> Option<u64> {
-        self.look(id, |seen| self.is_fresh(seen).then_some(seen.status.applied_index)).flatten()
+    /// Returns the last entry of a group that a Raft id has applied, if it has answered lately.
+    pub(crate) fn applied_index(&self, id: u64, group: GroupId) -> Option<u64> {
+        self.look(id, |seen| self.is_fresh(seen).then(|| seen.applied_index(group))).flatten()
     }
 
     /// Returns the format level that a member has announced lately.

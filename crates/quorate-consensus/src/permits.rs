@@ -119,14 +119,14 @@ pub(crate) async fn permit(
     raft: &Raft,
     admission: &Admission,
 ) -> Result<Admitted, MembershipError> {
-    membership::leading(service, raft)?;
+    membership::leading(&service.peers, raft)?;
     let Admission { name, addr, replaces, .. } = admission;
     if [name, addr].into_iter().chain(replaces).any(|text| text.is_empty() || text.len() > NAME_MAX) {
         return refused(format!("a name or an address must have 1 to {NAME_MAX} bytes"));
     }
     let id = identify(service, name, addr).await?;
 
-    let now = membership::leading(service, raft)?;
+    let now = membership::leading(&service.peers, raft)?;
     let members = now.membership();
     let leaving = replaces.as_ref().map(|old| membership::ids_named(members, old)).unwrap_or_default();
     let leaving: Vec<u64> = leaving.into_iter().filter(|old| *old != id).collect();
@@ -152,7 +152,7 @@ pub(crate) async fn permit(
         ));
     }
     if leaving.contains(raft.node_id()) {
-        return Err(membership::give_way(service, raft, |voter| !leaving.contains(&voter)).await);
+        return Err(membership::give_way(&service.peers, raft, |voter| !leaving.contains(&voter)).await);
     }
     let last_reply = service.permits.grant(id, admission)?;
     Ok(if members.get_node(&id).is_some() {

@@ -1,22 +1,19 @@
-//! Decides when the log is purged: by size while entries arrive, completely when it is idle, but never beyond what the
-//! store holds durably. Also records in the node's identity how far the store is durable, so that a later start can
-//! detect a store that has lost entries.
+//! Decides when the log of a group is purged: by size while entries arrive, completely when it is idle, but never
+//! beyond what the store holds durably. Also records in the node's identity how far the store is durable, so that a
+//! later start can detect a store that has lost entries.
 //!
 //! Invariant: an idle log keeps what a member may still need, at most as many bytes as a busy log keeps. A member that
 //! does not answer may need everything.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use openraft::rt::WatchReceiver;
 use quorate_env::mutant::Mutant;
-use quorate_env::{Env, Instant, sleep};
-use quorate_model::{GroupId, LogId};
+use quorate_env::{Instant, sleep};
+use quorate_model::LogId;
 use quorate_wal::WalError;
 
-use crate::home::Home;
-use crate::peer_service::Running;
-use crate::peers::Peers;
+use crate::group::Group;
 
 /// How often the log is checked for something to purge.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -24,14 +21,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The time without a new entry after which the log is idle.
 const IDLE_AFTER: Duration = Duration::from_secs(3);
 
-/// Purges the log of a node.
-pub(crate) struct Purger {
-    pub(crate) env: Env,
-    pub(crate) running: Running,
-    pub(crate) home: Home,
-    pub(crate) peers: Arc<Peers>,
-    pub(crate) keep_bytes: u64,
-}
+/// Purges the log of a group.
+pub(crate) struct Purger(pub(crate) Group);
 
 /// The last entry of the log, and since when it is the last.
 struct Quiet {
@@ -52,45 +43,47 @@ impl Quiet {
 impl Purger {
     /// Purges at regular intervals until the core ends or the log fails.
     pub(crate) async fn run(self) {
+        let log = &self.0.log;
         let mut quiet = Quiet { last: None, since: Instant::now() };
         loop {
             // The random part keeps the nodes of a cluster from purging all at once.
-            sleep(LOOK_EVERY + Duration::from_millis(self.env.rng().below(100))).await;
+            sleep(LOOK_EVERY + Duration::from_millis(log.env().rng().below(100))).await;
             if self.note_stored().await.is_err() {
                 return;
             }
-            let last = self.home.wal.last_log_id(GroupId::MAIN);
-            let rests = quiet.is_idle(last) && self.home.wal.would_shrink();
+            let last = log.last();
+            let rests = quiet.is_idle(last) && log.wal().would_shrink();
             if let Some(index) = self.limit(rests) {
                 if self.purge(index).await.is_err() {
                     return;
                 }
-            } else if rests && self.home.wal.purged(GroupId::MAIN) == last {
+            } else if rests && log.purged() == last {
                 // Nothing waits for this, and a failure of the log is reported to its other users too.
-                let _ = self.home.wal.cut_active(Box::new(drop));
+                let _ = log.wal().cut_active(Box::new(drop));
             }
         }
     }
 
     /// Records how far the store is durable, if that has changed.
     async fn note_stored(&self) -> Result<(), WalError> {
-        let durable = self.running.store.durable().log_id.map(|id| id.index);
-        match durable.filter(|_| durable > self.home.identity().stored) {
-            Some(index) => self.home.note_stored(index).await,
+        let durable = self.0.store.durable().log_id.map(|id| id.index);
+        match durable.filter(|_| durable > self.0.log.notes().stored) {
+            Some(index) => self.0.log.note_stored(index).await,
             None => Ok(()),
         }
     }
 
     /// Returns the index up to which the log can be purged now, if there is something to purge.
     fn limit(&self, rests: bool) -> Option<u64> {
-        let floor = self.home.wal.purged(GroupId::MAIN).map_or(0, |id| id.index);
-        let by_bytes = self.home.wal.index_at_bytes_before_end(GroupId::MAIN, self.keep_bytes);
+        let Group { log, config, raft, store, images, .. } = &self.0;
+        let floor = log.purged().map_or(0, |id| id.index);
+        let by_bytes = log.wal().index_at_bytes_before_end(log.group(), config.keep_log_bytes);
         let by_need = if rests { self.applied_by_others() } else { None };
         let wanted = by_bytes.max(by_need)?;
         let is_early = Mutant::PurgedBeforeDurable.is_on();
-        let durable = if is_early { self.running.store.applied() } else { self.running.store.durable() }.log_id?.index;
-        let metrics = self.running.raft.metrics();
-        let images = self.running.images.purge_limit(|id| {
+        let durable = if is_early { store.applied() } else { store.durable() }.log_id?.index;
+        let metrics = raft.metrics();
+        let images = images.purge_limit(|id| {
             let metrics = metrics.borrow_watched();
             metrics.replication.as_ref().and_then(|all| all.get(&id).copied().flatten()).map(|id| id.index)
         });
@@ -99,16 +92,16 @@ impl Purger {
 
     /// Returns the index up to which all other members have applied the log, if all of them have answered lately.
     fn applied_by_others(&self) -> Option<u64> {
-        let mut members = self.peers.members();
+        let mut members = self.0.peers.members();
         // A node that does not know the members yet, or is not a member, can't tell which entries others still need.
-        members.remove(self.running.raft.node_id())?;
-        let mut indexes = members.into_keys().map(|id| self.peers.applied_index(id));
+        members.remove(self.0.raft.node_id())?;
+        let mut indexes = members.into_keys().map(|id| self.0.peers.applied_index(id, self.0.id()));
         indexes.try_fold(u64::MAX, |least, index| Some(least.min(index?)))
     }
 
     async fn purge(&self, index: u64) -> Result<(), openraft::errors::Fatal<crate::raft::types::TypeConfig>> {
         // openraft purges only up to its latest snapshot. Building one tells it what the store holds durably.
-        self.running.raft.trigger().snapshot().await?;
-        self.running.raft.trigger().purge_log(index).await
+        self.0.raft.trigger().snapshot().await?;
+        self.0.raft.trigger().purge_log(index).await
     }
 }

@@ -13,11 +13,12 @@ use openraft::ReadPolicy;
 use openraft::rt::WatchReceiver;
 use quorate_env::mutant::Mutant;
 use quorate_env::{Instant, timeout};
+use quorate_model::GroupId;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::error::ReadPositionError;
 use crate::metrics::ConsensusMetrics;
-use crate::peer::messages::{ReadPositionReply, decode, method};
+use crate::peer::messages::{ReadPositionAsk, ReadPositionReply, decode, encode, method};
 use crate::peers::Peers;
 use crate::raft::Raft;
 
@@ -83,11 +84,11 @@ impl ReadPositions {
 
 impl Rounds {
     /// Runs round after round until all senders of the queue are dropped.
-    pub(crate) async fn run(mut self, raft: Raft, peers: Arc<Peers>, metrics: Arc<ConsensusMetrics>) {
+    pub(crate) async fn run(mut self, group: GroupId, raft: Raft, peers: Arc<Peers>, metrics: Arc<ConsensusMetrics>) {
         let mut waiting = Vec::new();
         while self.waiting.recv_many(&mut waiting, WAITING_MAX).await > 0 {
             let begun = Instant::now();
-            let answer = match timeout(ROUND_MAX, round(&raft, &peers)).await {
+            let answer = match timeout(ROUND_MAX, round(group, &raft, &peers)).await {
                 Ok(answer) => answer,
                 Err(_) => Err(ReadPositionError::Unavailable("no answer in time".to_owned())),
             };
@@ -106,18 +107,18 @@ impl Rounds {
     }
 }
 
-async fn round(raft: &Raft, peers: &Peers) -> ReadResult {
+async fn round(group: GroupId, raft: &Raft, peers: &Peers) -> ReadResult {
     if raft.is_leader() {
         return lead_round(raft).await;
     }
     let Some(leader) = raft.current_leader().await else {
         return Err(ReadPositionError::Unavailable("no leader is known".to_owned()));
     };
-    let body = peers
-        .call_member(leader, method::READ_POSITION, bytes::Bytes::new(), ROUND_MAX)
-        .await
-        .map_err(|error| ReadPositionError::Unavailable(error.to_string()))?;
-    let reply: ReadPositionReply = decode(body).map_err(|error| ReadPositionError::Unavailable(error.to_string()))?;
+    let unavailable = |error: &dyn std::fmt::Display| ReadPositionError::Unavailable(error.to_string());
+    let ask = encode(&ReadPositionAsk { group: group.0 });
+    let asked = peers.call_member(leader, method::READ_POSITION, ask, ROUND_MAX).await;
+    let reply: ReadPositionReply =
+        decode(asked.map_err(|error| unavailable(&error))?).map_err(|error| unavailable(&error))?;
     reply.index.ok_or_else(|| ReadPositionError::Unavailable("the leader has just changed".to_owned()))
 }
 

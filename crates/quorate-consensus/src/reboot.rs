@@ -8,15 +8,13 @@
 //! - The file `CLUSTER` is written before the log is moved away ([`lineage`](crate::lineage)). So if all nodes were
 //!   restarted, they found no new cluster: each waits for a member that was not restarted.
 
-use quorate_model::GroupId;
 use quorate_wal::{Durability, Recovery};
 
 use crate::config::ConsensusConfig;
 
 /// Whether a log was ever in use. A log without a vote and without an entry has promised nothing.
 pub(crate) fn was_in_use(recovery: &Recovery) -> bool {
-    let main = recovery.groups.get(&GroupId::MAIN);
-    main.is_some_and(|main| main.vote.is_some() || main.last.is_some())
+    recovery.groups.values().any(|group| group.vote.is_some() || group.last.is_some())
 }
 
 /// Whether the log may have lost something that this node has acknowledged.

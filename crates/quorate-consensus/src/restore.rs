@@ -8,6 +8,7 @@
 //! - The log holds no entry and is purged up to the applied one, so a new member gets an image, and never entries for
 //!   an empty database.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ use crate::config::ConsensusConfig;
 use crate::error::StartError;
 use crate::identity::{ClusterId, Identity, durability_number};
 use crate::lineage;
-use crate::peer::messages::{StatusReply, decode, method};
+use crate::peer::messages::{MemberInfo, Promise, StatusReply, decode, method};
 use crate::peers::STATUS_MAX;
 use crate::raft::codec::{self, VoteBytes};
 use crate::raft::types::Member;
@@ -93,14 +94,17 @@ impl Restored {
         let id = env.rng().next_u64().max(1);
         let cluster = ClusterId::draw(env).to_bytes();
         let durability = durability_number(config.durability);
-        let identity = Identity { cluster, epoch: epoch.0, durability, ..Identity::new(id, &config.name) };
         let applied = LogId {
             term: last.map_or(0, |last| last.term).saturating_add(1),
             node: NodeId(id),
             index: last.map_or(0, |last| last.index.saturating_add(INDEX_GAP)),
         };
         let addr = config.advertise.clone().unwrap_or_else(|| config.listen.clone());
-        let membership = codec::encode_sole_voter(id, &Member { name: config.name.clone(), addr });
+        // The groups beside `main` are founded with the members of the promise.
+        let members = vec![MemberInfo { id, name: config.name.clone(), addr: addr.clone(), voter: true }];
+        let promise = Some(Promise { attempt: 1, cluster: cluster.clone(), members });
+        let identity = Identity { cluster, epoch: epoch.0, durability, promise, ..Identity::new(id, &config.name) };
+        let membership = codec::encode_founders(&BTreeMap::from([(id, Member { name: config.name.clone(), addr })]));
         Self { identity, applied, membership }
     }
 

@@ -2,7 +2,6 @@
 //!
 //! Invariant: a node whose data differ from those of the others never asks for votes.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use openraft::rt::WatchReceiver;
@@ -11,8 +10,8 @@ use quorate_env::sleep;
 use quorate_model::{NodeId, StoreFault};
 
 use crate::belong::applied_membership;
+use crate::group::Group;
 use crate::membership;
-use crate::peer_service::{PeerService, Running};
 
 /// What a node knows about its own place in the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,24 +30,24 @@ pub struct Standing {
 /// Returns the leader, if it is in contact with a majority or with this node, and the node's standing.
 ///
 /// A leader that has been silent for longer than a failover takes is omitted: by then another node leads, or none does.
-pub(crate) fn standing(service: &PeerService, running: &Running) -> (Option<NodeId>, Standing) {
-    let own = service.home.identity().id;
-    let timing = service.config.timing;
+pub(crate) fn standing(main: &Group) -> (Option<NodeId>, Standing) {
+    let own = *main.raft.node_id();
+    let timing = main.config.timing;
     let limit = timing.election_max.saturating_mul(2);
     let (known, quorum_acked) = {
-        let metrics = running.raft.metrics();
+        let metrics = main.raft.metrics();
         let metrics = metrics.borrow_watched();
         let acked = metrics.last_quorum_acked.map(|at| at.into_inner().elapsed());
         (metrics.current_leader, acked)
     };
-    let heard = service.leader_contact.last();
+    let heard = main.leader_contact.last();
     let leads = known == Some(own);
     let is_there = if leads {
-        quorum_acked.is_some_and(|silence| silence <= limit) || membership::hears_majority(service, &running.raft)
+        quorum_acked.is_some_and(|silence| silence <= limit) || membership::hears_majority(&main.peers, &main.raft)
     } else {
         heard.is_some_and(|(leader, silence)| Some(leader) == known && silence <= limit)
     };
-    let membership = applied_membership(&running.store.applied());
+    let membership = applied_membership(&main.store.applied());
     let configs = membership.as_ref().map(|(_, membership)| membership.get_joint_config().clone()).unwrap_or_default();
     let standing = Standing {
         last_leader: known.or(heard.map(|(leader, _)| leader)).map(NodeId),
@@ -59,16 +58,16 @@ pub(crate) fn standing(service: &PeerService, running: &Running) -> (Option<Node
     (known.filter(|_| is_there).map(NodeId), standing)
 }
 
-/// Allows or forbids at regular intervals that this node asks for votes. The core itself waits for at least
+/// Allows or forbids at regular intervals that this node asks for votes in a group. The core itself waits for at least
 /// `election_max` first. Never returns.
-pub(crate) async fn control_elections(service: Arc<PeerService>, running: Running) {
-    let timing = service.config.timing;
+pub(crate) async fn control_elections(group: Group) {
+    let timing = group.config.timing;
     loop {
-        let patience = service.leader_contact.patience(timing.election_max);
+        let patience = group.leader_contact.patience(timing.election_max);
         let is_waiting = patience > timing.election_max;
-        let is_silent = service.leader_contact.last().is_none_or(|(_, silence)| silence >= patience);
-        let has_diverged = matches!(running.store.fault(), Some(StoreFault::Diverged(_)));
-        running.raft.runtime_config().elect(!has_diverged && (!is_waiting || is_silent));
+        let is_silent = group.leader_contact.last().is_none_or(|(_, silence)| silence >= patience);
+        let has_diverged = matches!(group.store.fault(), Some(StoreFault::Diverged(_)));
+        group.raft.runtime_config().elect(!has_diverged && (!is_waiting || is_silent));
         sleep(if is_waiting { timing.heartbeat } else { timing.election_min }).await;
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! The order matters. The log is opened first, because it holds the node's identity. Then the server starts, so that
 //! other nodes can ask for the status. Then the node finds or founds its cluster. The store is opened after that,
-//! because it must know the cluster, and the core last, because it applies entries to the store.
+//! because it must know the cluster, and the core last, because it applies entries to the store. Groups beside `main`
+//! take the last two steps too.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -26,6 +27,8 @@ use crate::combiner::combiner;
 use crate::config::{ConsensusConfig, Timing};
 use crate::error::StartError;
 use crate::events;
+use crate::group::{Group, Groups};
+use crate::group_log::GroupLog;
 use crate::home::Home;
 use crate::identity::Identity;
 use crate::images::ImageSender;
@@ -34,15 +37,15 @@ use crate::lineage;
 use crate::membership;
 use crate::metrics::{ConsensusMetrics, watch_leaders};
 use crate::node::{Consensus, Inner};
-use crate::peer_service::{Handler, PeerService, Running, Service};
+use crate::peer_service::{Handler, PeerService, Service};
 use crate::peers::Peers;
 use crate::purge::Purger;
 use crate::raft::Raft;
 use crate::raft::log_store::LogStore;
 use crate::raft::machine::Machine;
-use crate::raft::network::Network;
+use crate::raft::network::{Network, Sender};
 use crate::raft::thrift::Thrift;
-use crate::raft::types::Member;
+use crate::raft::types::{Member, StoredMembership};
 use crate::reads::read_positions;
 use crate::reboot;
 use crate::reconcile;
@@ -54,46 +57,46 @@ use crate::verdict::{Verdicts, judge};
 /// The maximum number of commits that may wait for the store.
 const COMMITS_WAITING_MAX: u64 = 65_536;
 
-/// Opens the store once the cluster is known. It may block.
+/// Opens the store of a group once the cluster is known. It may block.
 pub type OpenStore =
     Box<dyn FnOnce(StoreIdentity) -> Result<Arc<dyn StateMachine>, Box<dyn std::error::Error + Send + Sync>> + Send>;
 
 impl Consensus {
-    /// Starts this node and returns once it belongs to a cluster and its core runs. If `members` lists several nodes,
-    /// the first start waits for all of them. Call this on the runtime that will run the core, which has a thread of
-    /// its own ([`Env::start_runtime`]).
+    /// Starts this node and returns once it belongs to a cluster and the cores of its groups run. If `members` lists
+    /// several nodes, the first start waits for all of them. Call this on the runtime that will run the cores, which
+    /// has a thread of its own ([`Env::start_runtime`]).
     ///
-    /// `dir` holds the log and nothing else. A damaged log is put aside, and the node comes back under a new Raft id.
-    /// The same happens to a log that may have lost acknowledged entries, because the durability is `os` and the
-    /// machine was restarted. A log whose end is missing is detected only once the store is open:
-    /// [`StartError::LogCut`].
+    /// `stores` has the groups, `main` among them, which must be the same on all nodes. `dir` holds the log and nothing
+    /// else. A damaged log is put aside, and the node comes back under a new Raft id. The same happens to a log that
+    /// may have lost acknowledged entries, because the durability is `os` and the machine was restarted. A log whose
+    /// end is missing is detected only once the stores are open: [`StartError::LogCut`].
     pub fn start<'a>(
         env: &'a Env,
         config: ConsensusConfig,
         dir: &'a Path,
-        open_store: OpenStore,
+        stores: BTreeMap<GroupId, OpenStore>,
         service: Arc<dyn Service>,
     ) -> BoxFuture<'a, Result<Self, StartError>> {
         // Boxed, so that the core is compiled in this crate and not in each program that awaits this future.
-        Self::begin(env, config, dir, open_store, service).boxed()
+        Self::begin(env, config, dir, stores, service).boxed()
     }
 
     async fn begin(
         env: &Env,
         config: ConsensusConfig,
         dir: &Path,
-        open_store: OpenStore,
+        stores: BTreeMap<GroupId, OpenStore>,
         service: Arc<dyn Service>,
     ) -> Result<Self, StartError> {
         check(&config)?;
-        let (home, restart) = open_home(env, &config, dir).await?;
+        let config = Arc::new(config);
+        let (home, restart) = open_home(env, &config, dir, &stores.keys().copied().collect::<Vec<_>>()).await?;
         let listen = |error| StartError::Listen { addr: config.listen.clone(), error };
         let listener = env.net().listen(&config.listen).await.map_err(listen)?;
         let addr = listener.local_addr();
         let own = Member { name: config.name.clone(), addr: config.advertise.clone().unwrap_or_else(|| addr.clone()) };
-        let metrics = Arc::new(ConsensusMetrics::default());
-        let peers = Arc::new(Peers::new(env.clone(), config.clone(), home.wire_identity().clone()));
-        let peer_service = PeerService::new(&home, &config, &peers, &metrics, service);
+        let peers = Arc::new(Peers::new(env.clone(), ConsensusConfig::clone(&config), home.wire_identity().clone()));
+        let peer_service = PeerService::new(&home, &config, &peers, service);
         let keys = Keys::shared(config.secret.clone());
         let server_config = ServerConfig::new(home.wire_identity().clone(), keys);
         let server = serve(env, listener, server_config, Arc::new(Handler(Arc::clone(&peer_service))));
@@ -101,43 +104,27 @@ impl Consensus {
         let founding = birth::settle(&home, &config, &peers, &own).await?;
         peers.hang_up();
         lineage::keep(env, dir, &home.identity())?;
-        let store = open(env, &home, open_store).await?;
-        reconcile::reconcile(&home, &*store, restart).await?;
-        let images = Arc::new(ImageSender::new(env.clone(), Arc::clone(&store), Arc::clone(&metrics)));
-        let stages = Stages::new(env.clone(), home.identity().node(), Arc::clone(&metrics));
-        let verdicts = Verdicts::begin(&home, &store, restart).await?;
-        let log = LogStore::new(home.wal.clone(), GroupId::MAIN, &stages, &store, &verdicts);
-        let thrift = Arc::new(Thrift::default());
-        let network = Network::new(&peers, &images, &thrift, &verdicts);
-        let machine = Machine::new(home.clone(), Arc::clone(&store), Arc::clone(&verdicts));
-        machine.replay().await;
-        let raft = start_core(&home, config.timing, network, log, machine, founding).await?;
-        verdicts.bind(&raft, &peers);
-        let (combiner, gatherer) = combiner(env, &raft, &peers, &stages, &metrics);
-        let running = Running { raft: raft.clone(), store, combiner, verdicts, images };
+        let opened = open_stores(&home, stores, restart).await?;
+        let mut tasks = Vec::new();
+        let mut groups = BTreeMap::new();
+        for (log, store) in opened {
+            let founding = if log.group() == GroupId::MAIN { founding.clone() } else { None };
+            let group = Group::start(&log, store, &config, &peers, restart, founding, &mut tasks).await?;
+            groups.insert(log.group(), group);
+        }
+        let no_main = || StartError::Config("there is no store for the group 'main'".to_owned());
+        let main = groups.remove(&GroupId::MAIN).ok_or_else(no_main)?;
+        for group in groups.values() {
+            tasks.push(task(env, membership::follow::follow(main.clone(), group.clone())));
+            tasks.push(task(env, levels::follow(main.clone(), group.clone())));
+        }
+        let groups = Arc::new(Groups { main: main.clone(), others: groups });
         // Nothing else sets it.
-        let _ = peer_service.running.set(running.clone());
-        let (reads, rounds) = read_positions();
-        let purger = Purger {
-            env: env.clone(),
-            running: running.clone(),
-            home: home.clone(),
-            peers: Arc::clone(&peers),
-            keep_bytes: config.keep_log_bytes,
-        };
-        let mut tasks = vec![
-            task(env, gatherer.run()),
-            task(env, rounds.run(raft.clone(), Arc::clone(&peers), Arc::clone(&metrics))),
-            task(env, purger.run()),
-            task(env, follow_members(raft.clone(), Arc::clone(&peers), thrift)),
-            task(env, watch_leaders(raft.clone(), metrics)),
-        ];
-        tasks.extend(watchers(env, &peer_service, &running, own, dir));
+        let _ = peer_service.groups.set(Arc::clone(&groups));
+        tasks.extend(watchers(env, &peer_service, &main, own, dir));
         let inner = Inner {
             service: peer_service,
-            running,
-            stages,
-            reads,
+            groups,
             runtime: tokio::runtime::Handle::current(),
             addr,
             server: Mutex::new(Some(server)),
@@ -148,19 +135,80 @@ impl Consensus {
 }
 
 /// Starts the tasks that watch the members and maintain this node's place among them.
-fn watchers(env: &Env, service: &Arc<PeerService>, running: &Running, own: Member, dir: &Path) -> [AbortHandle; 9] {
-    let (peers, raft, verdicts) = (Arc::clone(&service.peers), running.raft.clone(), Arc::clone(&running.verdicts));
+fn watchers(env: &Env, service: &Arc<PeerService>, main: &Group, own: Member, dir: &Path) -> [AbortHandle; 6] {
     [
-        task(env, judge::run(verdicts, raft.clone(), Arc::clone(&peers))),
-        task(env, peers.watch()),
-        task(env, events::watch(env.clone(), Arc::clone(service), running.clone(), dir.to_owned())),
-        task(env, membership::step_aside(Arc::clone(service), running.clone())),
-        task(env, standing::control_elections(Arc::clone(service), running.clone())),
-        task(env, ticks::run(env.clone(), Arc::clone(service), running.clone())),
-        task(env, levels::raise(Arc::clone(service), running.clone())),
-        task(env, membership::finish(Arc::clone(service), raft)),
-        task(env, belong::belong(Arc::clone(service), running.clone(), own)),
+        task(env, Arc::clone(&service.peers).watch()),
+        task(env, follow_members(main.raft.clone(), Arc::clone(&service.peers))),
+        task(env, events::watch(env.clone(), Arc::clone(service), main.clone(), dir.to_owned())),
+        task(env, levels::raise(Arc::clone(service), main.clone())),
+        task(env, membership::finish(Arc::clone(service), main.raft.clone())),
+        task(env, belong::belong(Arc::clone(service), main.clone(), own)),
     ]
+}
+
+impl Group {
+    /// Starts the core of a group, whose log and store agree. `founding` has the members to found it with, if this node
+    /// founds it now. Adds the tasks to `tasks`.
+    async fn start(
+        log: &GroupLog,
+        store: Arc<dyn StateMachine>,
+        config: &Arc<ConsensusConfig>,
+        peers: &Arc<Peers>,
+        restart: Restart,
+        founding: Option<BTreeMap<u64, Member>>,
+        tasks: &mut Vec<AbortHandle>,
+    ) -> Result<Self, StartError> {
+        let (env, home) = (log.env(), log.home());
+        let metrics = Arc::new(ConsensusMetrics::default());
+        let images = Arc::new(ImageSender::new(log, Arc::clone(&store), Arc::clone(&metrics)));
+        let stages = Stages::new(env.clone(), log.node(), Arc::clone(&metrics));
+        let verdicts = Verdicts::begin(log, &store, restart).await?;
+        if log.group() != GroupId::MAIN {
+            birth::found_beside_main(log, &*store).await?;
+        }
+        let log_store = LogStore::new(log, &stages, &store, &verdicts);
+        let thrift = Arc::new(Thrift::default());
+        let network = Network::new(Sender {
+            group: log.group(),
+            peers: Arc::clone(peers),
+            images: Arc::clone(&images),
+            thrift: Arc::clone(&thrift),
+            verdicts: Arc::clone(&verdicts),
+        });
+        let machine = Machine::new(log.clone(), Arc::clone(&store), Arc::clone(&verdicts));
+        machine.replay().await;
+        let raft = start_core(home, config.timing, network, log_store, machine, founding).await?;
+        verdicts.bind(&raft, peers);
+        let (combiner, gatherer) = combiner(env, log.group(), &raft, peers, &stages, &metrics);
+        let (reads, rounds) = read_positions();
+        let (log, config, peers, leader_contact) = (log.clone(), Arc::clone(config), Arc::clone(peers), Arc::default());
+        let group = Self {
+            log,
+            config,
+            peers,
+            raft,
+            store,
+            combiner,
+            verdicts,
+            images,
+            reads,
+            stages,
+            leader_contact,
+            metrics,
+        };
+        tasks.extend([
+            task(env, gatherer.run()),
+            task(env, rounds.run(group.id(), group.raft.clone(), Arc::clone(&group.peers), Arc::clone(&group.metrics))),
+            task(env, Purger(group.clone()).run()),
+            task(env, follow_voters(group.raft.clone(), thrift)),
+            task(env, watch_leaders(group.raft.clone(), Arc::clone(&group.metrics))),
+            task(env, judge::run(Arc::clone(&group.verdicts), group.raft.clone(), Arc::clone(&group.peers))),
+            task(env, membership::step_aside(group.clone())),
+            task(env, standing::control_elections(group.clone())),
+            task(env, ticks::run(group.clone())),
+        ]);
+        Ok(group)
+    }
 }
 
 fn task(env: &Env, future: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
@@ -182,7 +230,12 @@ fn check(config: &ConsensusConfig) -> Result<(), StartError> {
 }
 
 /// Opens the log, or a new one next to a log that can't be reused, and reads the identity or draws a new one.
-pub(crate) async fn open_home(env: &Env, config: &ConsensusConfig, dir: &Path) -> Result<(Home, Restart), StartError> {
+pub(crate) async fn open_home(
+    env: &Env,
+    config: &ConsensusConfig,
+    dir: &Path,
+    groups: &[GroupId],
+) -> Result<(Home, Restart), StartError> {
     let mut opened = open_log(env, config, dir)?;
     let mut known = known_identity(config, &opened.recovery)?;
     if let Some(former) = known.as_ref().filter(|_| reboot::may_have_lost(config, &opened.recovery)) {
@@ -202,7 +255,7 @@ pub(crate) async fn open_home(env: &Env, config: &ConsensusConfig, dir: &Path) -
     }
     let (restart, was_in_use) = (opened.recovery.restart, reboot::was_in_use(&opened.recovery));
     let wal = run_workers(env, opened)?;
-    wal.set_durability(GroupId::MAIN, config.durability);
+    groups.iter().for_each(|group| wal.set_durability(*group, config.durability));
     let is_new = known.is_none();
     let mut identity = known.unwrap_or_else(|| Identity::new(new_id(env, &config.name), &config.name));
     let has_inherited = lineage::inherit(env, dir, config.had_store, &mut identity)?;
@@ -287,11 +340,29 @@ pub(crate) fn run_workers(env: &Env, opened: Opened) -> Result<Wal, StartError> 
     Ok(wal)
 }
 
-async fn open(env: &Env, home: &Home, open_store: OpenStore) -> Result<Arc<dyn StateMachine>, StartError> {
+/// Opens the stores, and makes each of them agree with the log of its group.
+pub(crate) async fn open_stores(
+    home: &Home,
+    stores: BTreeMap<GroupId, OpenStore>,
+    restart: Restart,
+) -> Result<Vec<(GroupLog, Arc<dyn StateMachine>)>, StartError> {
+    let mut opened = Vec::new();
+    for (group, open_store) in stores {
+        let (log, store) = (GroupLog::new(home, group), open(home, group, open_store).await?);
+        reconcile::reconcile(&log, &*store)?;
+        opened.push((log, store));
+    }
+    if restart == Restart::Rebooted {
+        reconcile::accept_reboot(&home.wal).await?;
+    }
+    Ok(opened)
+}
+
+async fn open(home: &Home, group: GroupId, open_store: OpenStore) -> Result<Arc<dyn StateMachine>, StartError> {
     let identity = home.identity();
-    let store = StoreIdentity { cluster: identity.cluster().0, epoch: identity.epoch(), group: GroupId::MAIN };
-    let inside = env.clone();
-    match env.blocking(move || inside.enter(|| open_store(store))).await {
+    let store = StoreIdentity { cluster: identity.cluster().0, epoch: identity.epoch(), group };
+    let inside = home.env.clone();
+    match home.env.blocking(move || inside.enter(|| open_store(store))).await {
         Some(opened) => opened.map_err(StartError::Store),
         None => Err(StartError::Core("the node is shutting down".into())),
     }
@@ -346,16 +417,29 @@ fn raft_config(timing: Timing) -> Result<openraft::Config, openraft::ConfigError
     .validate()
 }
 
-/// Keeps the list of members as the log has it.
-async fn follow_members(raft: Raft, peers: Arc<Peers>, thrift: Arc<Thrift>) {
+/// Keeps the list of members as the log of `main` has it.
+async fn follow_members(raft: Raft, peers: Arc<Peers>) {
+    let set = |members: &StoredMembership| {
+        peers.set_members(members.nodes().map(|(id, member)| (*id, member.clone())).collect());
+    };
+    follow_membership(&raft, set).await;
+}
+
+/// Tells the choice of followers who the voters of a group are.
+async fn follow_voters(raft: Raft, thrift: Arc<Thrift>) {
+    let own = *raft.node_id();
+    follow_membership(&raft, |members| thrift.set_members(own, members.membership())).await;
+}
+
+/// Calls `set` with the membership of a group, and again whenever it changes.
+async fn follow_membership(raft: &Raft, set: impl Fn(&StoredMembership)) {
     let mut metrics = raft.server_metrics();
     let mut known = None;
     loop {
         let membership = metrics.borrow_watched().membership_config.clone();
         if known.as_ref() != Some(membership.log_id()) {
             known = Some(*membership.log_id());
-            thrift.set_members(*raft.node_id(), membership.membership());
-            peers.set_members(membership.nodes().map(|(id, member)| (*id, member.clone())).collect());
+            set(&membership);
         }
         if metrics.changed().await.is_err() {
             return;

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use openraft::rt::WatchReceiver;
-use quorate_model::{Epoch, GroupId, LogId, NodeId, Position};
+use quorate_model::{GroupId, LogId, NodeId, Position};
 
+use crate::group::{Group, GroupStatus};
 use crate::identity::ClusterId;
 use crate::levels;
-use crate::peer_service::{PeerService, Running};
+use crate::peer_service::PeerService;
 use crate::raft::types::from_raft;
 use crate::standing::{Standing, standing};
 use crate::verdict::Blocked;
@@ -43,6 +44,8 @@ pub struct ClusterStatus {
     pub stopped: Option<String>,
     /// What the node knows about its own place in the cluster.
     pub standing: Standing,
+    /// The groups beside `main`. What is said above about a log is about that of `main`.
+    pub groups: Vec<GroupStatus>,
 }
 
 /// A member, as one node knows it.
@@ -79,14 +82,14 @@ pub fn lag(applied: u64, committed: u64) -> Option<u64> {
     (applied > 0 || committed == 0).then(|| committed.saturating_sub(applied))
 }
 
-pub(crate) fn cluster_status(service: &PeerService, running: &Running) -> ClusterStatus {
+pub(crate) fn cluster_status(service: &PeerService, main: &Group) -> ClusterStatus {
     let identity = service.home.identity();
-    let (leader, standing) = standing(service, running);
-    let metrics = running.raft.metrics();
+    let (leader, standing) = standing(main);
+    let metrics = main.raft.metrics();
     let metrics = metrics.borrow_watched();
     let membership = metrics.membership_config.membership();
     let voters: Vec<u64> = membership.voter_ids().collect();
-    let applied = running.store.applied();
+    let applied = main.store.applied();
     let applied_index = applied.index();
     let members = membership.nodes().map(|(id, member)| {
         let own = *id == identity.id;
@@ -99,9 +102,9 @@ pub(crate) fn cluster_status(service: &PeerService, running: &Running) -> Cluste
             applied_index: if own {
                 applied_index
             } else {
-                service.peers.seen(*id).map_or(0, |seen| seen.status.applied_index)
+                service.peers.seen(*id).map_or(0, |seen| seen.applied_index(GroupId::MAIN))
             },
-            format_level: levels::announced(service, running, *id).unwrap_or(0),
+            format_level: levels::announced(main, *id).unwrap_or(0),
         }
     });
     ClusterStatus {
@@ -110,14 +113,19 @@ pub(crate) fn cluster_status(service: &PeerService, running: &Running) -> Cluste
         name: identity.name.clone(),
         leader,
         term: metrics.current_term,
-        last: service.home.wal.last_log_id(GroupId::MAIN),
+        last: main.log.last(),
         committed: metrics.local_committed.as_ref().map(from_raft),
-        applied: Position { epoch: Epoch(identity.epoch), group: GroupId::MAIN, index: applied_index },
+        applied: main.position(applied_index),
         format_level: applied.level,
         log_bytes: service.home.wal.disk_bytes(),
         members: members.collect(),
-        blocked: running.verdicts.blocked(),
-        stopped: service.removed.get().cloned().or(metrics.running_state.as_ref().err().map(ToString::to_string)),
+        blocked: main.verdicts.blocked(),
+        stopped: service.home.removed().map(str::to_owned).or(metrics
+            .running_state
+            .as_ref()
+            .err()
+            .map(ToString::to_string)),
         standing,
+        groups: service.groups.get().into_iter().flat_map(|groups| groups.others.values()).map(Group::status).collect(),
     }
 }

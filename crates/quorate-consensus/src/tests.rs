@@ -9,6 +9,7 @@
 
 mod cluster;
 mod combiner;
+mod groups;
 mod leader_contact;
 mod lineage;
 mod members;

@@ -6,39 +6,38 @@
 //!
 //! Invariant: nothing is proposed while nothing is due, so an idle cluster writes nothing.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use quorate_env::{Env, sleep};
+use quorate_env::sleep;
 use quorate_model::{Applied, ControlCommand, Proposal, codec};
 
-use crate::peer_service::{PeerService, Running};
+use crate::group::Group;
 use crate::stamp;
 
 /// How often the leader looks whether something is due.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Proposes ticks while this node leads, one after the other while more is due. Never returns.
-pub(crate) async fn run(env: Env, service: Arc<PeerService>, running: Running) {
+pub(crate) async fn run(group: Group) {
     loop {
-        let is_due = running.raft.is_leader() && is_due(&env, &service, &running);
-        if !is_due || !tick(&running).await {
+        let is_due = group.raft.is_leader() && is_due(&group);
+        if !is_due || !tick(&group).await {
             sleep(LOOK_EVERY).await;
         }
     }
 }
 
-fn is_due(env: &Env, service: &PeerService, running: &Running) -> bool {
-    let Applied { level, due, .. } = running.store.applied();
-    let now = || stamp::limited_now(env, &mut service.peers.voter_clock_offsets(&running.raft));
+fn is_due(group: &Group) -> bool {
+    let Applied { level, due, .. } = group.store.applied();
+    let now = || stamp::limited_now(group.log.env(), &mut group.peers.voter_clock_offsets(&group.raft));
     level >= ControlCommand::Tick.level() && due.is_some_and(|due| due == 0 || due <= now())
 }
 
 /// Proposes a tick. Returns whether it was applied; if not, another leader or the next round proposes one.
-async fn tick(running: &Running) -> bool {
+async fn tick(group: &Group) -> bool {
     let proposal = Proposal::new(None, vec![ControlCommand::Tick.into()]);
     let Ok(proposal) = codec::encode_proposal(&proposal) else { return false };
-    match running.combiner.propose(proposal).await {
+    match group.combiner.propose(proposal).await {
         Ok((_, Ok(_))) => true,
         Ok((_, Err(failure))) => {
             tracing::warn!(%failure, "a tick has failed");

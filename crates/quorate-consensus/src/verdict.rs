@@ -23,17 +23,17 @@ use std::time::Duration;
 
 use quorate_env::mutant::Mutant;
 use quorate_env::{lock, sleep, timeout};
-use quorate_model::{GroupId, NodeId, StateMachine, StoreFault};
+use quorate_model::{NodeId, StateMachine, StoreFault};
 use quorate_wal::{Restart, WalError};
 use quorate_wire::Purpose;
 use tokio::sync::watch;
 
-use crate::home::Home;
+use crate::group_log::GroupLog;
 use crate::identity::{Halt, Trial};
 use crate::images;
-use crate::peer::messages::method;
+use crate::peer::messages::{Pull, encode, method};
 use crate::peers::Peers;
-use crate::raft::{Raft, codec};
+use crate::raft::Raft;
 
 mod announce;
 pub(crate) mod judge;
@@ -69,7 +69,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(10);
 
 /// What a node knows about entries that can't be applied. See the module.
 pub(crate) struct Verdicts {
-    home: Home,
+    log: GroupLog,
     store: Arc<dyn StateMachine>,
     state: Mutex<State>,
     changed: watch::Sender<()>,
@@ -108,44 +108,44 @@ enum Next {
 impl Verdicts {
     /// Starts from what this node's former process has recorded. `restart` says how that process ended.
     pub(crate) async fn begin(
-        home: &Home,
+        log: &GroupLog,
         store: &Arc<dyn StateMachine>,
         restart: Restart,
     ) -> Result<Arc<Self>, WalError> {
         let applied = store.applied().index();
-        let known = home.identity().trial.unwrap_or_default();
+        let known = log.notes().trial.unwrap_or_default();
         let is_unclean = matches!(restart, Restart::ProcessOnly | Restart::Rebooted);
         let starts = match (is_unclean, known.applied == applied) {
             (true, true) => known.starts.saturating_add(1),
             (true, false) => 1,
             (false, _) => 0,
         };
-        let last = home.wal.last_log_id(GroupId::MAIN).map_or(0, |id| id.index);
+        let last = log.last().map_or(0, |id| id.index);
         // After a power failure the record may be older than entries that the node has applied and answered for.
         let is_certain = restart != Restart::Rebooted || starts >= CAREFUL_AFTER;
         let trying = known.trying.filter(|index| *index > applied && *index <= last && is_certain);
         let trial = Trial { applied, starts, trying };
         if trial != known {
-            home.note_trial(trial).await?;
+            log.note_trial(trial).await?;
         }
         let why = "the process ended while it applied this entry";
         let is_kept = |halt: &Halt| halt.index > applied && !Mutant::HaltForgotten.is_on();
-        let halts: Vec<Halt> = home.identity().halts.iter().copied().filter(is_kept).collect();
+        let halts: Vec<Halt> = log.notes().halts.into_iter().filter(is_kept).collect();
         let state = State {
             failed: trying.map(|index| FailedEntry::new(index, why)),
             halts: halts.into_iter().map(|halt| (halt.index, halt)).collect(),
             perhaps_applied: last,
-            lost_power_in: (restart == Restart::Rebooted).then(|| term_of_vote(home)),
+            lost_power_in: (restart == Restart::Rebooted).then(|| log.term_of_vote()),
             careful_until: if starts >= CAREFUL_AFTER { last } else { 0 },
-            logged: logged(home, applied),
+            logged: logged(log, applied),
             ..State::default()
         };
         if state.careful_until > applied {
             tracing::warn!(applied, starts, "this node has ended again and again: it now applies one entry at a time");
         }
         let (store, changed, stuck) = (Arc::clone(store), watch::Sender::new(()), OnceLock::new());
-        let (home, state, core) = (home.clone(), Mutex::new(state), OnceLock::new());
-        Ok(Arc::new(Self { home, store, state, changed, core, stuck }))
+        let (log, state, core) = (log.clone(), Mutex::new(state), OnceLock::new());
+        Ok(Arc::new(Self { log, store, state, changed, core, stuck }))
     }
 
     /// Sets the core. Before that nothing is decided.
@@ -220,8 +220,7 @@ impl Verdicts {
             match self.next(first, last)? {
                 Next::Go(cleared) => return Ok(cleared),
                 Next::Try => {
-                    let trial = self.home.identity().trial.unwrap_or_default();
-                    let noted = self.home.note_trial(Trial { trying: Some(first), ..trial }).await;
+                    let noted = self.log.note_trying(first).await;
                     noted.map_err(|error| StoreFault::Io(error.to_string()))?;
                     return Ok(Cleared { last: first, rejected: false });
                 }
@@ -298,8 +297,7 @@ impl Verdicts {
         let index = self.store.applied().index().saturating_add(1);
         tracing::error!(event = "entry_not_applied", index, %fault, "an entry can't be applied here");
         // The process may end before the entry is decided.
-        let trial = self.home.identity().trial.unwrap_or_default();
-        if self.home.note_trial(Trial { trying: Some(index), ..trial }).await.is_err() {
+        if self.log.note_trying(index).await.is_err() {
             return Err(fault.clone());
         }
         let failed = {
@@ -340,7 +338,7 @@ impl Verdicts {
                 }
             }
             // The data of the others may be damaged, and this process may have ended for another reason than the entry.
-            let deaths = self.home.identity().trial.unwrap_or_default().starts;
+            let deaths = self.log.notes().trial.unwrap_or_default().starts;
             if fault.is_none() && pause == IMAGE_PAUSE_MAX && deaths < DEATHS_MAX {
                 self.try_again();
                 return Ok(());
@@ -414,12 +412,16 @@ impl Verdicts {
     /// Replaces this node's state with an image of another node's. Returns whether that succeeded.
     async fn take_image(&self, from: NodeId) -> bool {
         let Some((_, peers)) = self.core.get() else { return false };
-        let Some((sender, mut pieces)) = peers.open_stream(from.0, Purpose::Image, method::PULL).await else {
+        let pull = encode(&Pull { group: self.log.group().0 });
+        let opened = peers.open_stream(from.0, Purpose::Image, method::PULL).await;
+        let Some((mut sender, mut pieces)) = opened else {
             tracing::warn!(%from, "no image was received: the node can't be reached");
             return false;
         };
+        // If this fails, the stream is broken, and so its pieces end too early.
+        let _ = sender.send(pull).await;
         sender.finish();
-        match images::replace(&self.home, &self.store, &mut pieces).await {
+        match images::replace(&self.log, &self.store, &mut pieces).await {
             Ok(applied) => {
                 self.healed();
                 let index = applied.index();
@@ -445,13 +447,6 @@ impl Verdicts {
     fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }
-}
-
-/// Returns the term of the last vote.
-fn term_of_vote(home: &Home) -> u64 {
-    home.wal
-        .vote(GroupId::MAIN)
-        .map_or(0, |bytes| codec::decode_vote(&bytes).map_or(u64::MAX, |vote| vote.leader_id.term))
 }
 
 /// Whether an entry may have caused a fault.

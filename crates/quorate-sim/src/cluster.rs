@@ -180,6 +180,7 @@ impl Cluster {
         let level = if is_current { FORMAT_LEVEL } else { FORMAT_LEVEL - 1 };
         SimHooks {
             level: Some(level),
+            groups: BTreeMap::new(),
             log_segment_bytes: Some(SEGMENT_BYTES),
             tune: Some(Arc::new(move |options| {
                 options.checkpoint_bytes = tuning.checkpoint_bytes;

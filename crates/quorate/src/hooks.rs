@@ -1,13 +1,15 @@
-//! Hooks for simulations: sizes that applications can't configure, and a wrapper between consensus and the state
-//! machine that observes what is applied.
+//! Hooks for simulations: sizes that applications can't configure, a wrapper between consensus and the state machine
+//! that observes what is applied, and groups beside `main`.
 //!
 //! Invariant: the default hooks change nothing.
 
+use std::collections::BTreeMap;
+use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-use quorate_consensus::ConsensusConfig;
-use quorate_model::StateMachine;
+use quorate_consensus::{ConsensusConfig, OpenStore};
+use quorate_model::{GroupId, StateMachine, StoreIdentity};
 use quorate_sql::options::StoreOptions;
 use quorate_sql::store::SqlStore;
 
@@ -16,6 +18,10 @@ pub type TuneStore = Arc<dyn Fn(&mut StoreOptions) + Send + Sync>;
 
 /// Wraps the store; consensus uses the returned state machine in its place.
 pub type WatchStore = Arc<dyn Fn(SqlStore) -> Arc<dyn StateMachine> + Send + Sync>;
+
+/// Opens the store of a group beside `main`, for the cluster, epoch and group of its argument.
+pub type OpenGroup =
+    Arc<dyn Fn(StoreIdentity) -> Result<Arc<dyn StateMachine>, Box<dyn Error + Send + Sync>> + Send + Sync>;
 
 /// Changes how a node is assembled.
 #[derive(Clone, Default)]
@@ -28,6 +34,8 @@ pub struct SimHooks {
     pub tune: Option<TuneStore>,
     /// Wraps the store.
     pub watch: Option<WatchStore>,
+    /// Groups beside `main`. All nodes must have the same.
+    pub groups: BTreeMap<GroupId, OpenGroup>,
 }
 
 impl SimHooks {
@@ -35,6 +43,12 @@ impl SimHooks {
         let level = self.level.unwrap_or(config.level);
         let log_segment_bytes = self.log_segment_bytes.unwrap_or(config.log_segment_bytes);
         ConsensusConfig { level, log_segment_bytes, ..config }
+    }
+
+    /// Returns the stores of the groups beside `main`.
+    pub(crate) fn stores(&self) -> impl IntoIterator<Item = (GroupId, OpenStore)> {
+        let open = |open: OpenGroup| -> OpenStore { Box::new(move |identity| open(identity)) };
+        self.groups.clone().into_iter().map(move |(group, store)| (group, open(store)))
     }
 
     pub(crate) fn options(&self, mut options: StoreOptions) -> StoreOptions {

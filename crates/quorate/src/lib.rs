@@ -103,8 +103,8 @@ pub use transaction::Transaction;
 /// Items for simulations only.
 #[doc(hidden)]
 pub mod sim {
-    pub use crate::hooks::{SimHooks, TuneStore, WatchStore};
-    pub use crate::node::tick;
+    pub use crate::hooks::{OpenGroup, SimHooks, TuneStore, WatchStore};
+    pub use crate::node::{group, tick};
     pub use crate::remote::{backup_in, verify_in};
     pub use crate::restore::restore_in;
 }

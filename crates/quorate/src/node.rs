@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
-use quorate_consensus::{Consensus, ConsensusConfig, Ended, OpenStore};
+use quorate_consensus::{Consensus, ConsensusConfig, Ended, Group, OpenStore};
 use quorate_env::{Env, Instant, lock, sleep, timeout};
-use quorate_model::{Command, ControlCommand, Proposal, StoreIdentity, codec};
+use quorate_model::{Command, ControlCommand, GroupId, Proposal, StoreIdentity, codec};
 use quorate_sql::StoreOptions;
 use quorate_sql::readers::ReaderOptions;
 use quorate_sql::slow::SlowLog;
@@ -174,7 +174,7 @@ impl Node {
 
     /// Returns whether this node leads the cluster.
     pub fn is_leader(&self) -> bool {
-        self.gateway.consensus.is_leader()
+        self.gateway.consensus.main().is_leader()
     }
 
     /// Waits until the node ends by itself, and returns the reason: its log or its database failed, or the node was
@@ -272,10 +272,15 @@ pub async fn tick(node: &Node) -> Result<(), Error> {
     let tick = Command::from(ControlCommand::Tick);
     node.gateway.check(&tick)?;
     let proposal = codec::encode_proposal(&Proposal::new(None, vec![tick]))?;
-    let proposed = node.gateway.consensus.propose(proposal).await;
+    let proposed = node.gateway.consensus.main().propose(proposal).await;
     let (_, outcome) = proposed.map_err(|error| Error::Unavailable(error.into()))?;
     outcome?;
     Ok(())
+}
+
+/// Returns a group of the node beside `main`, which [`SimHooks::groups`](crate::sim::SimHooks) has added.
+pub fn group(node: &Node, id: GroupId) -> Option<Group> {
+    node.gateway.consensus.group(id).cloned()
 }
 
 /// Logs, once, that the node can serve.
@@ -322,7 +327,7 @@ async fn open_or_heal(env: &Env, config: &Config, hooks: SimHooks) -> Result<Ope
 /// Returns whether a start failed because the database is damaged.
 fn is_damage(error: &quorate_consensus::StartError) -> bool {
     match error {
-        quorate_consensus::StartError::StoreCut { .. } => true,
+        quorate_consensus::StartError::StoreCut { group, .. } => *group == GroupId::MAIN,
         quorate_consensus::StartError::Store(error) => {
             error.downcast_ref::<quorate_sql::OpenError>().is_some_and(quorate_sql::OpenError::is_damage)
         }
@@ -340,7 +345,8 @@ async fn open(env: &Env, config: &Config, hooks: SimHooks) -> Result<Opened, Sta
     let failed = |error| StartError::Disk { path: config.data_dir.display().to_string(), error };
     let had_store = quorate_sql::generation::was_here(env.disk().as_ref(), &config.data_dir).map_err(failed)?;
     let consensus = ConsensusConfig { had_store, ..hooks.consensus(config.consensus(secret.clone())) };
-    let consensus = Consensus::start(&env, consensus, &log, open_store, handler).await?;
+    let stores = hooks.stores().into_iter().chain([(GroupId::MAIN, open_store)]).collect();
+    let consensus = Consensus::start(&env, consensus, &log, stores, handler).await?;
     tracing::info!(
         event = "started", version = env!("CARGO_PKG_VERSION"), node = config.name, dir = %config.data_dir.display(),
         addr = consensus.local_addr(), "{} has started", config.name

@@ -121,6 +121,7 @@ fn world(records: &Records) -> impl Fn(&str, &mut Config) -> (Env, SimHooks) + u
         });
         let (name, records) = (name.to_owned(), Arc::clone(&records));
         let seams = SimHooks {
+            groups: Default::default(),
             level: None,
             log_segment_bytes: Some(64 << 10),
             tune: Some(Arc::new(move |options| {

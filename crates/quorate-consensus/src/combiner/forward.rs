@@ -12,13 +12,14 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::future::{Either, select};
 use openraft::rt::WatchReceiver;
 use prost::Message;
 use quorate_env::mutant::Mutant;
 use quorate_env::timeout;
-use quorate_model::codec;
-use quorate_wire::{CallFailure, FailureKind, Purpose, StreamReceiver, StreamSender};
+use quorate_model::{GroupId, codec};
+use quorate_wire::{CallFailure, FailureKind, Purpose, StreamSender};
 
 use super::{
     BATCH_BYTES_MAX, BATCH_MAX, BATCH_WAIT_MAX, BatchGuard, Combiner, Destination, Gatherer, ProposeResult,
@@ -90,7 +91,8 @@ impl Gatherer {
         // The semaphore is never closed.
         let Ok(permit) = Arc::clone(&self.forward_permits).acquire_owned().await else { return };
         let (raft, peers, metrics) = (self.raft.clone(), Arc::clone(&self.peers), Arc::clone(&self.metrics));
-        let (forwarder, guard) = (Forwarder { raft, peers, metrics, leader }, Arc::clone(guard));
+        let forwarder = Forwarder { group: self.group, raft, peers, metrics, leader };
+        let guard = Arc::clone(guard);
         let task = self.env.spawn(async move {
             forwarder.run(batch, guard).await;
             drop(permit);
@@ -102,6 +104,7 @@ impl Gatherer {
 
 /// Forwards batches to one leader.
 struct Forwarder {
+    group: GroupId,
     raft: Raft,
     peers: Arc<Peers>,
     metrics: Arc<ConsensusMetrics>,
@@ -109,14 +112,15 @@ struct Forwarder {
 }
 
 impl Forwarder {
-    /// Forwards a batch, in groups that fit into one message, and answers the callers.
+    /// Forwards a batch, in parts that fit into one message each, and answers the callers.
     async fn run(&self, mut batch: Vec<QueuedProposal>, guard: BatchGuard) {
         let (peers, leader) = (&self.peers, self.leader);
         while !batch.is_empty() {
-            let group: Vec<QueuedProposal> = batch.drain(..group_len(&batch)).collect();
-            self.metrics.writes.forwarded.add(group.len() as u64);
-            let forward = Forward { proposals: group.iter().map(|queued| queued.bytes.clone()).collect() };
-            let mut callers = Callers { queued: group.into_iter(), guard: Arc::clone(&guard) };
+            let part: Vec<QueuedProposal> = batch.drain(..part_len(&batch)).collect();
+            self.metrics.writes.forwarded.add(part.len() as u64);
+            let proposals = part.iter().map(|queued| queued.bytes.clone()).collect();
+            let forward = Forward { proposals, group: self.group.0 };
+            let mut callers = Callers { queued: part.into_iter(), guard: Arc::clone(&guard) };
             let error = {
                 let exchange = pin!(exchange(peers, leader, &forward, &mut callers));
                 match select(exchange, pin!(led_by_another(&self.raft, leader))).await {
@@ -132,7 +136,7 @@ impl Forwarder {
 }
 
 /// Returns how many proposals go into the next message: as many as fit, or a single larger one.
-fn group_len(queued: &[QueuedProposal]) -> usize {
+fn part_len(queued: &[QueuedProposal]) -> usize {
     let mut bytes = 0_usize;
     let fits = queued.iter().take_while(|queued| {
         bytes = bytes.saturating_add(queued.bytes.len());
@@ -141,7 +145,7 @@ fn group_len(queued: &[QueuedProposal]) -> usize {
     fits.count().max(1)
 }
 
-/// Sends a group to the leader, and passes its answers to the callers. Returns the error for callers without an answer.
+/// Sends a part to the leader, and passes its answers to the callers. Returns the error for callers without an answer.
 async fn exchange(peers: &Peers, leader: u64, forward: &Forward, callers: &mut Callers) -> ProposeError {
     let away = || ProposeError::Unreachable(name(peers, leader));
     let Some((mut sender, mut receiver)) = peers.open_stream(leader, Purpose::Data, method::FORWARD).await else {
@@ -173,14 +177,10 @@ async fn exchange(peers: &Peers, leader: u64, forward: &Forward, callers: &mut C
 }
 
 /// Proposes a batch that another node has forwarded, and sends the answers back.
-pub(crate) async fn serve(combiner: &Combiner, mut sender: StreamSender, mut receiver: StreamReceiver) {
-    // Dropping the sender aborts the stream as abandoned.
-    let Ok(Ok(Some(item))) = timeout(ANSWER_MAX, receiver.recv()).await else { return };
-    let proposals = match decode::<Forward>(item) {
-        Ok(forward) if forward.proposals.len() <= BATCH_MAX => forward.proposals,
-        Ok(_) => return sender.fail(CallFailure::new(FailureKind::Malformed, "too many proposals")),
-        Err(error) => return sender.fail(CallFailure::new(FailureKind::Malformed, error.to_string())),
-    };
+pub(crate) async fn serve(combiner: &Combiner, mut sender: StreamSender, proposals: Vec<Bytes>) {
+    if proposals.len() > BATCH_MAX {
+        return sender.fail(CallFailure::new(FailureKind::Malformed, "too many proposals"));
+    }
     let responses: Vec<_> = proposals.into_iter().map(|bytes| combiner.enqueue(bytes, Destination::Local)).collect();
     let (mut forwarded, mut bytes) = (Forwarded::default(), 0_usize);
     for response in responses {

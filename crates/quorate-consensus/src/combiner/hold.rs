@@ -13,7 +13,7 @@ use bytes::Bytes;
 use futures_util::future::{Either, select};
 use openraft::rt::WatchReceiver;
 use quorate_env::{Instant, timeout};
-use quorate_model::{Epoch, GroupId, Outcome, Position};
+use quorate_model::{Outcome, Position};
 use tokio::sync::{mpsc, oneshot};
 
 use super::forward::leader_elsewhere;
@@ -42,7 +42,8 @@ struct Granted {
 pub struct Hold {
     granted: Granted,
     combiner: Combiner,
-    epoch: Epoch,
+    /// A position of the group.
+    origin: Position,
 }
 
 impl Hold {
@@ -60,7 +61,7 @@ impl Hold {
     ///
     /// # Errors
     ///
-    /// The errors of [`Consensus::propose`](crate::Consensus::propose). [`ProposeError::NotLeader`] if the hold had
+    /// The errors of [`Group::propose`](crate::Group::propose). [`ProposeError::NotLeader`] if the hold had
     /// ended: nothing was proposed then.
     pub async fn propose(self, proposal: Bytes) -> Result<(Position, Outcome), ProposeError> {
         let (queued, response) = self.combiner.prepare(proposal, Destination::Local)?;
@@ -71,18 +72,18 @@ impl Hold {
     }
 
     fn at(&self, index: u64) -> Position {
-        Position { epoch: self.epoch, group: GroupId::MAIN, index }
+        Position { index, ..self.origin }
     }
 }
 
 impl Combiner {
-    /// Waits for a hold, after all proposals that are queued before it.
-    pub(crate) async fn hold(&self, limit: Duration, epoch: Epoch) -> Result<Hold, ProposeError> {
+    /// Waits for a hold, after all proposals that are queued before it. `origin` is a position of the group.
+    pub(crate) async fn hold(&self, limit: Duration, origin: Position) -> Result<Hold, ProposeError> {
         let (sender, granted) = oneshot::channel();
         self.send(Request::Hold(HoldRequest { limit, granted: sender }))?;
         let stopped = |_| ProposeError::Stopped("it is shutting down".to_owned());
         let granted = granted.await.map_err(stopped)??;
-        Ok(Hold { granted, combiner: self.clone(), epoch })
+        Ok(Hold { granted, combiner: self.clone(), origin })
     }
 }
 

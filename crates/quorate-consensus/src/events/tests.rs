@@ -34,6 +34,7 @@ impl Scenario {
             blocked: None,
             stopped: None,
             standing: Standing::default(),
+            groups: Vec::new(),
         };
         let space = Space { total: 100 << 30, available: 50 << 30 };
         Self { reporter: Reporter::default(), now: Instant::now(), status, clocks: BTreeMap::new(), space }

@@ -5,13 +5,14 @@ use std::sync::atomic::Ordering;
 use openraft::rt::WatchReceiver;
 use quorate_model::limits::BASE_LEVEL;
 
-use crate::peer_service::{PeerService, Running};
+use crate::group::Group;
+use crate::peer_service::PeerService;
 
 /// Says why a node that understands the format up to `level` can't become a member now, if that is so.
-pub(super) fn too_old(service: &PeerService, running: &Running, name: &str, level: u32) -> Option<String> {
-    let metrics = running.raft.metrics();
+pub(super) fn too_old(service: &PeerService, main: &Group, name: &str, level: u32) -> Option<String> {
+    let metrics = main.raft.metrics();
     let term = metrics.borrow_watched().current_term;
-    let applied = running.store.applied();
+    let applied = main.store.applied();
     // A raise that an earlier leader has proposed may still have to be applied.
     let is_behind = applied.log_id.is_none_or(|id| id.term < term);
     let level = level.max(BASE_LEVEL);

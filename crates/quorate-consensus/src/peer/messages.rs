@@ -1,9 +1,11 @@
 //! The messages between nodes, with explicit tags. `docs/wire-format.md` lists the methods.
+//!
+//! Everything about one log names its group; a message without a group is about `main`.
 
 use bytes::Bytes;
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, StreamAppendError, VoteRequest, VoteResponse};
 use prost::{Message, Oneof};
-use quorate_model::{DecodeError, LogId};
+use quorate_model::{DecodeError, GroupId, LogId};
 
 use crate::raft::codec::{self, EntryBytes, LogIdBytes, VoteBytes, malformed};
 use crate::raft::types::{RaftLogId, RaftVote, TypeConfig, from_raft, to_raft};
@@ -36,6 +38,8 @@ pub(crate) struct VoteAsk {
     last: Option<LogIdBytes>,
     #[prost(bool, tag = "3")]
     transfer: bool,
+    #[prost(uint32, tag = "4", default = "1")]
+    pub group: u32,
 }
 
 /// Answers [`VoteAsk`].
@@ -63,6 +67,8 @@ pub(crate) struct Append {
     /// The latest entries that were rejected.
     #[prost(uint64, repeated, tag = "5")]
     pub rejected: Vec<u64>,
+    #[prost(uint32, tag = "6", default = "1")]
+    pub group: u32,
 }
 
 /// Answers [`Append`]. At most one of `conflict` and `higher` is set. If neither is, the logs match up to `matched`.
@@ -85,6 +91,8 @@ pub(crate) struct Transfer {
     pub to: u64,
     #[prost(message, optional, tag = "3")]
     pub last: Option<LogIdBytes>,
+    #[prost(uint32, tag = "4", default = "1")]
+    pub group: u32,
 }
 
 /// The first item of an image's stream; the store's pieces follow.
@@ -98,6 +106,15 @@ pub(crate) struct ImageHead {
     pub membership_id: Option<LogIdBytes>,
     #[prost(bytes = "bytes", tag = "4")]
     pub membership: Bytes,
+    #[prost(uint32, tag = "5", default = "1")]
+    pub group: u32,
+}
+
+/// Asks for an image of the answering node's data. It is the only item of its stream.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Pull {
+    #[prost(uint32, tag = "1", default = "1")]
+    pub group: u32,
 }
 
 /// The status that a node reports to any process that knows a secret of the cluster.
@@ -141,9 +158,21 @@ pub(crate) struct StatusReply {
     /// The highest format level that the node's program understands.
     #[prost(uint32, tag = "16")]
     pub level: u32,
+    /// The groups beside `main`.
+    #[prost(message, repeated, tag = "17")]
+    pub groups: Vec<GroupReply>,
     /// Whether the node's data directory belongs to a cluster, or did. Then no cluster is founded with the node.
     #[prost(bool, tag = "30")]
     pub belonged: bool,
+}
+
+/// The part of a node's status that is about one group.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct GroupReply {
+    #[prost(uint32, tag = "1")]
+    pub group: u32,
+    #[prost(uint64, tag = "2")]
+    pub applied_index: u64,
 }
 
 /// A member of the cluster, as a node knows it.
@@ -227,6 +256,8 @@ pub(crate) struct StandAsk {
     /// Set if an operator has decided. The node then promises even if it may have applied the entry and lost it.
     #[prost(bool, tag = "7")]
     pub forced: bool,
+    #[prost(uint32, tag = "8", default = "1")]
+    pub group: u32,
 }
 
 /// Answers [`StandAsk`].
@@ -251,6 +282,13 @@ pub(crate) struct StandReply {
     pub why: String,
 }
 
+/// Asks the leader of a group for a read position.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct ReadPositionAsk {
+    #[prost(uint32, tag = "1", default = "1")]
+    pub group: u32,
+}
+
 /// A read position; empty if the node does not lead.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct ReadPositionReply {
@@ -263,6 +301,8 @@ pub(crate) struct ReadPositionReply {
 pub(crate) struct Forward {
     #[prost(bytes = "bytes", repeated, tag = "1")]
     pub proposals: Vec<Bytes>,
+    #[prost(uint32, tag = "2", default = "1")]
+    pub group: u32,
 }
 
 /// Answers to the proposals of [`Forward`], in their order. Each item continues where the previous one ended.
@@ -307,9 +347,10 @@ pub(crate) struct ForwardWritten {
     pub outcome: Bytes,
 }
 
-impl From<&VoteRequest<TypeConfig>> for VoteAsk {
-    fn from(request: &VoteRequest<TypeConfig>) -> Self {
+impl VoteAsk {
+    pub(crate) fn new(group: GroupId, request: &VoteRequest<TypeConfig>) -> Self {
         Self {
+            group: group.0,
             vote: (&request.vote).into(),
             last: id_bytes(request.last_log_id.as_ref()),
             transfer: request.leadership_transfer,
@@ -344,6 +385,7 @@ impl From<VoteAnswer> for VoteResponse<TypeConfig> {
 impl Append {
     /// Creates a request with the commit and the rejections that the leader may announce now.
     pub(crate) fn new(
+        group: GroupId,
         request: &AppendEntriesRequest<TypeConfig>,
         committed: Option<RaftLogId>,
         rejected: Vec<u64>,
@@ -353,6 +395,7 @@ impl Append {
             .iter()
             .map(|entry| EntryBytes { id: from_raft(&entry.log_id).into(), payload: codec::payload_bytes(entry) });
         Self {
+            group: group.0,
             vote: (&request.vote).into(),
             previous: id_bytes(request.prev_log_id.as_ref()),
             committed: id_bytes(committed.as_ref()),

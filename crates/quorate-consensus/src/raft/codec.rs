@@ -107,18 +107,18 @@ pub(crate) fn decode_vote(bytes: &[u8]) -> Result<RaftVote, DecodeError> {
 
 pub(crate) fn encode_membership(membership: &RaftMembership) -> Bytes {
     let voters = membership.get_joint_config().iter().map(|set| VoterSet { ids: set.iter().copied().collect() });
-    let members = membership.nodes().map(|(id, member)| MemberBytes {
-        id: *id,
-        name: member.name.clone(),
-        addr: member.addr.clone(),
-    });
-    MembershipBytes { voters: voters.collect(), members: members.collect() }.encode_to_vec().into()
+    let members = membership.nodes().map(member_bytes).collect();
+    MembershipBytes { voters: voters.collect(), members }.encode_to_vec().into()
 }
 
-/// Encodes the membership of a cluster with one member.
-pub(crate) fn encode_sole_voter(id: u64, member: &Member) -> Bytes {
-    let members = vec![MemberBytes { id, name: member.name.clone(), addr: member.addr.clone() }];
-    MembershipBytes { voters: vec![VoterSet { ids: vec![id] }], members }.encode_to_vec().into()
+/// Encodes the membership of a new cluster, whose members all vote.
+pub(crate) fn encode_founders(members: &BTreeMap<u64, Member>) -> Bytes {
+    let voters = vec![VoterSet { ids: members.keys().copied().collect() }];
+    MembershipBytes { voters, members: members.iter().map(member_bytes).collect() }.encode_to_vec().into()
+}
+
+fn member_bytes((id, member): (&u64, &Member)) -> MemberBytes {
+    MemberBytes { id: *id, name: member.name.clone(), addr: member.addr.clone() }
 }
 
 pub(crate) fn decode_membership(bytes: &[u8]) -> Result<RaftMembership, DecodeError> {

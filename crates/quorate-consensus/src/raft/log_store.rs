@@ -1,4 +1,4 @@
-//! openraft's log over a [`Wal`].
+//! openraft's log over the log of one group.
 //!
 //! Every call runs in openraft's only task, so no call may wait for the disk, except for a vote, which must wait, and
 //! reads of entries that are no longer in memory. The log's writer calls the completions strictly in order, because
@@ -16,12 +16,12 @@ use futures_util::stream::{Stream, StreamExt, iter, unfold};
 use openraft::storage::{IOFlushed, LogState, RaftLogStorage};
 use openraft::{EntryPayload, OptionalSend, RaftLogReader};
 use quorate_env::mutant::Mutant;
-use quorate_model::{Entry, GroupId, StateMachine};
-use quorate_wal::Wal;
+use quorate_model::{Entry, StateMachine};
 use tokio::sync::oneshot;
 
 use super::codec;
 use super::types::{RaftEntry, RaftLogId, RaftVote, TypeConfig, from_raft, to_raft};
+use crate::group_log::GroupLog;
 use crate::stages::Stages;
 use crate::verdict::{Verdicts, rejections};
 
@@ -34,8 +34,7 @@ const APPLY_BYTES_MAX: usize = 8 << 20;
 /// The log of one group.
 #[derive(Clone)]
 pub(crate) struct LogStore {
-    wal: Wal,
-    group: GroupId,
+    log: GroupLog,
     stages: Arc<Stages>,
     store: Arc<dyn StateMachine>,
     verdicts: Arc<Verdicts>,
@@ -43,19 +42,18 @@ pub(crate) struct LogStore {
 
 impl LogStore {
     pub(crate) fn new(
-        wal: Wal,
-        group: GroupId,
+        log: &GroupLog,
         stages: &Arc<Stages>,
         store: &Arc<dyn StateMachine>,
         verdicts: &Arc<Verdicts>,
     ) -> Self {
         let (stages, store, verdicts) = (Arc::clone(stages), Arc::clone(store), Arc::clone(verdicts));
-        Self { wal, group, stages, store, verdicts }
+        Self { log: log.clone(), stages, store, verdicts }
     }
 
     /// Returns the entries from `start` to before `end` that fit into `bytes`: at least one, if there is one.
     fn read(&self, start: u64, end: u64, bytes: usize) -> Result<Vec<RaftEntry>, io::Error> {
-        let entries = self.wal.entries(self.group, start..end, bytes).map_err(io::Error::other)?;
+        let entries = self.log.entries(start, end, bytes).map_err(io::Error::other)?;
         // If the group's first entries have higher indexes, the range begins after `start`, perhaps after `end` too.
         let within = entries.into_iter().take_while(|(id, _)| id.index < end);
         within.map(|(id, bytes)| codec::entry_from(id, bytes).map_err(io::Error::other)).collect()
@@ -73,9 +71,8 @@ impl LogStore {
             Bound::Excluded(index) => *index,
             Bound::Unbounded => u64::MAX,
         };
-        let first = self.wal.purged(self.group).map_or(0, |id| id.index.saturating_add(1));
-        let next = self.wal.last_log_id(self.group).map_or(0, |id| id.index.saturating_add(1));
-        (start.max(first), end.min(next))
+        let first = self.log.purged().map_or(0, |id| id.index.saturating_add(1));
+        (start.max(first), end.min(self.log.end()))
     }
 }
 
@@ -129,7 +126,7 @@ impl RaftLogReader<TypeConfig> for LogStore {
     }
 
     async fn read_vote(&mut self) -> Result<Option<RaftVote>, io::Error> {
-        self.wal.vote(self.group).map(|bytes| codec::decode_vote(&bytes)).transpose().map_err(io::Error::other)
+        self.log.vote().map(|bytes| codec::decode_vote(&bytes)).transpose().map_err(io::Error::other)
     }
 }
 
@@ -137,10 +134,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     type LogReader = Self;
 
     async fn get_log_state(&mut self) -> Result<LogState<TypeConfig>, io::Error> {
-        Ok(LogState {
-            last_purged_log_id: self.wal.purged(self.group).map(to_raft),
-            last_log_id: self.wal.last_log_id(self.group).map(to_raft),
-        })
+        Ok(LogState { last_purged_log_id: self.log.purged().map(to_raft), last_log_id: self.log.last().map(to_raft) })
     }
 
     async fn get_log_reader(&mut self) -> Self {
@@ -150,7 +144,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     async fn save_vote(&mut self, vote: &RaftVote) -> Result<(), io::Error> {
         let (sender, receiver) = oneshot::channel();
         let done = Box::new(move |result| drop(sender.send(result)));
-        self.wal.save_vote(self.group, codec::encode_vote(vote), done).map_err(io::Error::other)?;
+        self.log.wal().save_vote(self.log.group(), codec::encode_vote(vote), done).map_err(io::Error::other)?;
         if Mutant::VoteNotAwaited.is_on() {
             return Ok(());
         }
@@ -164,7 +158,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         let Some(committed) = committed else { return Ok(()) };
         self.stages.committed(committed.index);
         self.verdicts.committed(committed.index);
-        self.wal.save_committed(self.group, from_raft(&committed)).map_err(io::Error::other)
+        self.log.wal().save_committed(self.log.group(), from_raft(&committed)).map_err(io::Error::other)
     }
 
     /// Returns nothing. Otherwise openraft would apply entries before it has started, and could not start if one can't
@@ -194,7 +188,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         }
         if Mutant::AppendNotAwaited.is_on() {
             callback.io_completed(Ok(()));
-            return self.wal.append(self.group, entries, Box::new(drop)).map_err(io::Error::other);
+            return self.log.wal().append(self.log.group(), entries, Box::new(drop)).map_err(io::Error::other);
         }
         let done = Box::new(move |result: Result<(), quorate_wal::WalError>| {
             if let (Some(handed), Ok(())) = (handed, &result) {
@@ -202,15 +196,15 @@ impl RaftLogStorage<TypeConfig> for LogStore {
             }
             callback.io_completed(result.map_err(io::Error::other));
         });
-        self.wal.append(self.group, entries, done).map_err(io::Error::other)
+        self.log.wal().append(self.log.group(), entries, done).map_err(io::Error::other)
     }
 
     async fn truncate_after(&mut self, last_log_id: Option<RaftLogId>) -> Result<(), io::Error> {
         self.verdicts.truncated(last_log_id.map(|id| id.index));
-        self.wal.truncate_after(self.group, last_log_id.map(|id| id.index)).map_err(io::Error::other)
+        self.log.wal().truncate_after(self.log.group(), last_log_id.map(|id| id.index)).map_err(io::Error::other)
     }
 
     async fn purge(&mut self, log_id: RaftLogId) -> Result<(), io::Error> {
-        self.wal.purge(self.group, from_raft(&log_id)).map_err(io::Error::other)
+        self.log.wal().purge(self.log.group(), from_raft(&log_id)).map_err(io::Error::other)
     }
 }

@@ -19,13 +19,12 @@ use futures_util::{Stream, StreamExt};
 use openraft::storage::{ApplyResponder, EntryResponder, RaftStateMachine};
 use openraft::{OptionalSend, RaftSnapshotBuilder};
 use quorate_env::mutant::Mutant;
-use quorate_model::{Applied, Entry, GroupId, Outcome, StateMachine, StoreFault, WholeImage};
-use quorate_wal::WalError;
+use quorate_model::{Applied, Entry, Outcome, StateMachine, StoreFault, WholeImage};
 use tokio::sync::oneshot;
 
 use super::codec;
 use super::types::{AppliedOutcome, RaftLogId, SnapshotMeta, StoredMembership, TypeConfig, to_raft};
-use crate::home::Home;
+use crate::group_log::GroupLog;
 use crate::verdict::{self, Verdicts};
 
 /// The maximum number of entries that are handed to the store at once.
@@ -49,7 +48,7 @@ type Responder = Option<ApplyResponder<TypeConfig>>;
 
 /// openraft's handle to the store.
 pub(crate) struct Machine {
-    home: Home,
+    log: GroupLog,
     store: Arc<dyn StateMachine>,
     verdicts: Arc<Verdicts>,
     /// The last entry that the core has had applied, or knows to be applied.
@@ -57,25 +56,14 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    pub(crate) fn new(home: Home, store: Arc<dyn StateMachine>, verdicts: Arc<Verdicts>) -> Self {
-        Self { home, store, verdicts, known: None }
-    }
-
-    /// Waits until the log holds everything up to an index.
-    async fn written(&self, index: u64) -> Result<(), WalError> {
-        if Mutant::AppliedBeforeLogged.is_on() {
-            return Ok(());
-        }
-        let (sender, receiver) = oneshot::channel();
-        self.home.wal.when_written(GroupId::MAIN, index, Box::new(move |result| drop(sender.send(result))))?;
-        receiver.await.unwrap_or(Err(WalError::Closed))
+    pub(crate) fn new(log: GroupLog, store: Arc<dyn StateMachine>, verdicts: Arc<Verdicts>) -> Self {
+        Self { log, store, verdicts, known: None }
     }
 
     /// Applies the entries that the log knows to be committed, before the core runs. Stops at the first entry that
     /// can't be applied or must wait: the core gets to it again, and then the other nodes can be asked.
     pub(crate) async fn replay(&self) {
-        let wal = &self.home.wal;
-        let last = wal.committed(GroupId::MAIN).min(wal.last_log_id(GroupId::MAIN)).map_or(0, |id| id.index);
+        let last = self.log.committed().min(self.log.last()).map_or(0, |id| id.index);
         // The first entry of a log has the index 0.
         let mut next = self.store.applied().log_id.map_or(0, |id| id.index.saturating_add(1));
         while next <= last {
@@ -132,7 +120,7 @@ impl Machine {
     /// Reads the first entries of a range: at least one, and about [`READ_BYTES`].
     fn read_page(&self, first: u64, last: u64) -> Result<Vec<Entry>, StoreFault> {
         let unreadable = |error: &dyn std::fmt::Display| StoreFault::Io(format!("the log can't be read: {error}"));
-        let page = self.home.wal.entries(GroupId::MAIN, first..last.saturating_add(1), READ_BYTES);
+        let page = self.log.entries(first, last.saturating_add(1), READ_BYTES);
         let page = page.map_err(|error| unreadable(&error))?;
         if page.is_empty() {
             return Err(unreadable(&"entries are missing"));
@@ -205,7 +193,9 @@ impl RaftStateMachine<TypeConfig> for Machine {
             }
             let Some(last) = batch.last() else { break };
             let last = to_raft(last.log_id);
-            self.written(last.index).await.map_err(io::Error::other)?;
+            if !Mutant::AppliedBeforeLogged.is_on() {
+                self.log.written(last.index).await.map_err(io::Error::other)?;
+            }
             self.apply_batch(batch, responders).await.map_err(io::Error::other)?;
             self.known = Some(last);
         }
@@ -236,7 +226,7 @@ impl RaftStateMachine<TypeConfig> for Machine {
                 self.known = self.known.max(meta.last_log_id);
                 return Ok(());
             }
-            self.home.note_image(end.index).await.map_err(io::Error::other)?;
+            self.log.note_image(end.index).await.map_err(io::Error::other)?;
         }
         let store = Arc::clone(&self.store);
         let install = move || match snapshot {
@@ -244,7 +234,7 @@ impl RaftStateMachine<TypeConfig> for Machine {
             Image::Present(source) => copy(&*source, &*store),
         };
         // The image may end later than announced. The entries up to its end are handed over again and skipped.
-        let installed = self.home.env.blocking(install).await.unwrap_or(Err(StoreFault::Closed));
+        let installed = self.log.env().blocking(install).await.unwrap_or(Err(StoreFault::Closed));
         installed.map_err(io::Error::other)?;
         self.known = self.known.max(meta.last_log_id);
         Ok(())

@@ -26,6 +26,7 @@ use openraft::raft::{
 };
 use prost::Message;
 use quorate_env::{Instant, sleep_until, timeout};
+use quorate_model::GroupId;
 use quorate_wire::{Purpose, StreamReceiver, StreamSender};
 
 use super::machine::{Image, Snapshot};
@@ -52,35 +53,33 @@ const COMMIT_ONLY_DELAY: Duration = Duration::from_millis(2);
 /// If a follower acknowledges nothing for this long while requests are in flight, the stream is opened again.
 const APPEND_SILENCE_MAX: Duration = Duration::from_secs(5);
 
-/// Makes the connections to members.
-pub(crate) struct Network {
-    peers: Arc<Peers>,
-    images: Arc<ImageSender>,
-    thrift: Arc<Thrift>,
-    verdicts: Arc<Verdicts>,
+/// Makes the connections of one group to members.
+pub(crate) struct Network(Arc<Sender>);
+
+/// What all connections of a group share.
+pub(crate) struct Sender {
+    pub(crate) group: GroupId,
+    pub(crate) peers: Arc<Peers>,
+    pub(crate) images: Arc<ImageSender>,
+    pub(crate) thrift: Arc<Thrift>,
+    pub(crate) verdicts: Arc<Verdicts>,
+}
+
+impl Sender {
+    /// Returns a request as it may be sent to a member now.
+    fn append(&self, target: u64, request: &AppendEntriesRequest<TypeConfig>) -> Append {
+        let (committed, rejected) = self.verdicts.announce(target, request.leader_commit);
+        Append::new(self.group, request, committed, rejected)
+    }
 }
 
 impl Network {
-    pub(crate) fn new(
-        peers: &Arc<Peers>,
-        images: &Arc<ImageSender>,
-        thrift: &Arc<Thrift>,
-        verdicts: &Arc<Verdicts>,
-    ) -> Self {
-        let (peers, images) = (Arc::clone(peers), Arc::clone(images));
-        Self { peers, images, thrift: Arc::clone(thrift), verdicts: Arc::clone(verdicts) }
+    pub(crate) fn new(sender: Sender) -> Self {
+        Self(Arc::new(sender))
     }
 
     fn channel(&self, id: u64, member: &Member, purpose: Purpose) -> Channel {
-        Channel {
-            peers: Arc::clone(&self.peers),
-            addr: member.addr.clone(),
-            images: Arc::clone(&self.images),
-            thrift: Arc::clone(&self.thrift),
-            verdicts: Arc::clone(&self.verdicts),
-            target: id,
-            purpose,
-        }
+        Channel { sender: Arc::clone(&self.0), addr: member.addr.clone(), target: id, purpose }
     }
 }
 
@@ -102,12 +101,9 @@ impl RaftNetworkFactory<TypeConfig> for Network {
 
 /// The connection to one member for one purpose.
 pub(crate) struct Channel {
-    peers: Arc<Peers>,
+    sender: Arc<Sender>,
     /// The member's address when this value was created.
     addr: String,
-    images: Arc<ImageSender>,
-    thrift: Arc<Thrift>,
-    verdicts: Arc<Verdicts>,
     target: u64,
     purpose: Purpose,
 }
@@ -117,8 +113,9 @@ type RpcError = RPCError<TypeConfig>;
 impl Channel {
     /// Returns the connection to the member's present address.
     fn link(&self) -> Link {
-        let addr = self.peers.addr_of(self.target);
-        self.peers.link(addr.as_ref().unwrap_or(&self.addr), self.target, self.purpose)
+        let peers = &self.sender.peers;
+        let addr = peers.addr_of(self.target);
+        peers.link(addr.as_ref().unwrap_or(&self.addr), self.target, self.purpose)
     }
 
     async fn call<A: Message + Default>(
@@ -140,7 +137,7 @@ impl RaftNetworkV2<TypeConfig> for Channel {
         rpc: AppendEntriesRequest<TypeConfig>,
         option: RPCOption,
     ) -> Result<AppendEntriesResponse<TypeConfig>, RpcError> {
-        let append = || encode(&append(&self.verdicts, self.target, &rpc));
+        let append = || encode(&self.sender.append(self.target, &rpc));
         let called = self.link().call_with(method::HEARTBEAT, append, option.hard_ttl()).await;
         let body = called.map_err(|error| unreachable(&error))?;
         let appended: Appended = decode(body).map_err(|error| network(&error))?;
@@ -170,11 +167,9 @@ impl RaftNetworkV2<TypeConfig> for Channel {
             let _ = Pin::new(&mut input).peek().await;
             let client = self.link().0.client().await.map_err(|error| unreachable(&error))?;
             let (sender, receiver) = client.open_stream(method::APPEND).map_err(|error| unreachable(&error))?;
-            let (target, thrift, verdicts) = (self.target, Arc::clone(&self.thrift), Arc::clone(&self.verdicts));
             let state = Appending {
-                target,
-                thrift,
-                verdicts,
+                target: self.target,
+                group: Arc::clone(&self.sender),
                 input,
                 sender,
                 receiver,
@@ -193,7 +188,8 @@ impl RaftNetworkV2<TypeConfig> for Channel {
         rpc: VoteRequest<TypeConfig>,
         option: RPCOption,
     ) -> Result<VoteResponse<TypeConfig>, RpcError> {
-        let answer: VoteAnswer = self.call(method::VOTE, &VoteAsk::from(&rpc), option.hard_ttl()).await?;
+        let answer: VoteAnswer =
+            self.call(method::VOTE, &VoteAsk::new(self.sender.group, &rpc), option.hard_ttl()).await?;
         Ok(answer.into())
     }
 
@@ -202,7 +198,8 @@ impl RaftNetworkV2<TypeConfig> for Channel {
         rpc: VoteRequest<TypeConfig>,
         option: RPCOption,
     ) -> Result<VoteResponse<TypeConfig>, RpcError> {
-        let answer: VoteAnswer = self.call(method::PRE_VOTE, &VoteAsk::from(&rpc), option.hard_ttl()).await?;
+        let answer: VoteAnswer =
+            self.call(method::PRE_VOTE, &VoteAsk::new(self.sender.group, &rpc), option.hard_ttl()).await?;
         Ok(answer.into())
     }
 
@@ -214,7 +211,7 @@ impl RaftNetworkV2<TypeConfig> for Channel {
         _option: RPCOption,
     ) -> Result<SnapshotResponse<TypeConfig>, StreamingError<TypeConfig>> {
         let link = self.link();
-        let sending = self.images.send(&link, self.target, &vote, &snapshot.meta);
+        let sending = self.sender.images.send(&link, self.target, &vote, &snapshot.meta);
         let higher = tokio::select! {
             biased;
             closed = cancel => return Err(StreamingError::Closed(closed)),
@@ -228,8 +225,12 @@ impl RaftNetworkV2<TypeConfig> for Channel {
         req: TransferLeaderRequest<TypeConfig>,
         option: RPCOption,
     ) -> Result<TransferLeaderResponse<TypeConfig>, RpcError> {
-        let transfer =
-            Transfer { from: req.from_leader().into(), to: *req.to_node_id(), last: id_bytes(req.last_log_id()) };
+        let transfer = Transfer {
+            from: req.from_leader().into(),
+            to: *req.to_node_id(),
+            last: id_bytes(req.last_log_id()),
+            group: self.sender.group.0,
+        };
         self.link()
             .call(method::TRANSFER, encode(&transfer), option.hard_ttl())
             .await
@@ -242,8 +243,7 @@ impl RaftNetworkV2<TypeConfig> for Channel {
 /// outlive it.
 struct Appending<S> {
     target: u64,
-    thrift: Arc<Thrift>,
-    verdicts: Arc<Verdicts>,
+    group: Arc<Sender>,
     input: S,
     sender: StreamSender,
     receiver: StreamReceiver,
@@ -263,7 +263,7 @@ impl<S: Stream<Item = AppendEntriesRequest<TypeConfig>> + Unpin> Appending<S> {
             if self.in_flight == 0 && !self.more {
                 return None;
             }
-            let pause = self.pause.filter(|until| *until > Instant::now() && self.thrift.may_wait(self.target));
+            let pause = self.pause.filter(|until| *until > Instant::now() && self.group.thrift.may_wait(self.target));
             let may_send = self.more && self.in_flight < IN_FLIGHT_MAX && pause.is_none();
             let commit_due = self.commit_only.as_ref().map(|(_, due)| *due);
             tokio::select! {
@@ -304,7 +304,7 @@ impl<S: Stream<Item = AppendEntriesRequest<TypeConfig>> + Unpin> Appending<S> {
     /// Sends a request, which also reports the commit of a waiting one.
     async fn send(&mut self, request: &AppendEntriesRequest<TypeConfig>) -> Result<(), RpcError> {
         self.commit_only = None;
-        let body = encode(&append(&self.verdicts, self.target, request));
+        let body = encode(&self.group.append(self.target, request));
         let is_small = body.len() < PAUSE_BYTES_MAX;
         self.sender.send(body).await.map_err(|error| unreachable(&error))?;
         self.sent = request.entries.last().map(|entry| entry.log_id).or(self.sent);
@@ -331,19 +331,13 @@ impl<S: Stream<Item = AppendEntriesRequest<TypeConfig>> + Unpin> Appending<S> {
                 let result = StreamResult::from(appended);
                 self.in_flight = self.in_flight.saturating_sub(1);
                 if let Ok(Some(matching)) = &result {
-                    self.thrift.acknowledged(self.target, matching.index);
+                    self.group.thrift.acknowledged(self.target, matching.index);
                 }
                 let go_on = result.is_ok();
                 (Ok(result), go_on.then_some(self))
             }
         }
     }
-}
-
-/// Returns a request as it may be sent to a member now.
-fn append(verdicts: &Verdicts, target: u64, request: &AppendEntriesRequest<TypeConfig>) -> Append {
-    let (committed, rejected) = verdicts.announce(target, request.leader_commit);
-    Append::new(request, committed, rejected)
 }
 
 fn unreachable(error: &(impl std::error::Error + 'static)) -> RpcError {

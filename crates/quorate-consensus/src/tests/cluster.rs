@@ -10,19 +10,23 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use quorate_env::{Env, Instant, sleep, timeout};
 use quorate_env_sim::SimWorld;
-use quorate_model::StateMachine;
 use quorate_model::limits::FORMAT_LEVEL;
+use quorate_model::{GroupId, StateMachine};
 use quorate_wire::{CallFailure, FailureKind, PeerInfo, Secret, StreamReceiver, StreamSender};
 
 use super::store::MemStore;
 use crate::{
-    Consensus, ConsensusConfig, Durability, KEEP_LOG_BYTES, Member, ProposeError, Service, StartError, Timing,
+    Consensus, ConsensusConfig, Durability, KEEP_LOG_BYTES, Member, OpenStore, ProposeError, Service, StartError,
+    Timing,
 };
 
 pub(super) const NAMES: [&str; 3] = ["a", "b", "c"];
 
 /// The maximum virtual time that a test waits for anything.
 pub(super) const SOON: Duration = Duration::from_secs(60);
+
+/// A group beside `main`.
+pub(super) const BESIDE: GroupId = GroupId(2);
 
 /// Small, so that logs have several segments.
 pub(super) const LOG_SEGMENT_BYTES: u64 = 64 << 10;
@@ -44,10 +48,14 @@ impl Service for Nothing {
 pub(super) struct Cluster {
     world: SimWorld,
     pub(super) stores: Mutex<BTreeMap<&'static str, MemStore>>,
+    /// The stores of the group [`BESIDE`], if the nodes have it.
+    pub(super) beside: Option<Mutex<BTreeMap<&'static str, MemStore>>>,
     nodes: Arc<Mutex<BTreeMap<&'static str, Consensus>>>,
     /// The errors of failed starts, in their order.
     pub(super) failed: Arc<Mutex<Vec<StartError>>>,
     acknowledged: Mutex<Vec<Bytes>>,
+    /// The size of the log that nodes keep.
+    pub(super) keep_log_bytes: u64,
     /// The durabilities in the configurations; fsync for nodes that are not in this map.
     pub(super) durability: Mutex<BTreeMap<&'static str, Durability>>,
     /// The port of all nodes in the lists of members, if it was changed.
@@ -62,6 +70,8 @@ impl Cluster {
         Self {
             world: world.clone(),
             stores: Mutex::new(stores),
+            beside: None,
+            keep_log_bytes: KEEP_LOG_BYTES,
             nodes: Arc::default(),
             failed: Arc::default(),
             acknowledged: Mutex::default(),
@@ -74,9 +84,14 @@ impl Cluster {
     pub(super) fn start(&self, name: &'static str) {
         let env = data_dir(self.world.node(name));
         let store: Arc<dyn StateMachine> = Arc::new(self.stores.lock().unwrap().entry(name).or_default().clone());
+        let mut stores = stores_of([(GroupId::MAIN, store)]);
+        if let Some(beside) = &self.beside {
+            let store: Arc<dyn StateMachine> = Arc::new(beside.lock().unwrap().entry(name).or_default().clone());
+            stores.extend(stores_of([(BESIDE, store)]));
+        }
         let (nodes, failed, inside) = (Arc::clone(&self.nodes), Arc::clone(&self.failed), env.clone());
         let durability = self.durability.lock().unwrap().get(name).copied().unwrap_or_default();
-        let mut config = ConsensusConfig { durability, ..config(name) };
+        let mut config = ConsensusConfig { durability, keep_log_bytes: self.keep_log_bytes, ..config(name) };
         if let Some(port) = *self.listed.lock().unwrap() {
             config.members.iter_mut().for_each(|member| member.addr = format!("{}:{port}", member.name));
         }
@@ -84,8 +99,7 @@ impl Cluster {
             (config.listen, config.advertise) = (listen, Some(announced));
         }
         let up = async move {
-            let open = Box::new(move |_| Ok(store));
-            match Consensus::start(&inside, config, Path::new("/data/log"), open, Arc::new(Nothing)).await {
+            match Consensus::start(&inside, config, Path::new("/data/log"), stores, Arc::new(Nothing)).await {
                 Ok(node) => drop(nodes.lock().unwrap().insert(name, node)),
                 Err(error) => failed.lock().unwrap().push(error),
             }
@@ -108,6 +122,9 @@ impl Cluster {
         self.nodes.lock().unwrap().remove(name);
         self.world.wipe(name).await;
         self.stores.lock().unwrap().insert(name, MemStore::default());
+        if let Some(beside) = &self.beside {
+            beside.lock().unwrap().insert(name, MemStore::default());
+        }
     }
 
     pub(super) fn node(&self, name: &str) -> Option<Consensus> {
@@ -120,7 +137,7 @@ impl Cluster {
 
     pub(super) fn leader(&self) -> Option<(&'static str, Consensus)> {
         let nodes = self.nodes.lock().unwrap();
-        nodes.iter().find(|(_, node)| node.is_leader()).map(|(name, node)| (*name, node.clone()))
+        nodes.iter().find(|(_, node)| node.main().is_leader()).map(|(name, node)| (*name, node.clone()))
     }
 
     /// Returns the nodes other than `name`.
@@ -158,7 +175,7 @@ impl Cluster {
                 sleep(Duration::from_millis(20)).await;
                 continue;
             };
-            match timeout(Duration::from_secs(2), node.propose(bytes.clone())).await {
+            match timeout(Duration::from_secs(2), node.main().propose(bytes.clone())).await {
                 Ok(Ok(_)) => return self.acknowledged.lock().unwrap().push(bytes),
                 Ok(Err(error)) if error == ProposeError::Overloaded => panic!("{text}: {error}"),
                 Ok(Err(_)) | Err(_) => sleep(Duration::from_millis(20)).await,
@@ -189,6 +206,12 @@ impl Cluster {
             assert_eq!(count, 1, "{bytes:?} was applied {count} times");
         }
     }
+}
+
+/// Returns stores for the start of a node, which are open already.
+pub(super) fn stores_of<const N: usize>(stores: [(GroupId, Arc<dyn StateMachine>); N]) -> BTreeMap<GroupId, OpenStore> {
+    let open = |store| -> OpenStore { Box::new(move |_| Ok(store)) };
+    stores.into_iter().map(|(group, store)| (group, open(store))).collect()
 }
 
 /// Creates the data directory durably, as an operator does before a node starts.
@@ -312,8 +335,8 @@ fn a_read_position_covers_all_acknowledged_writes() {
         for name in NAMES {
             cluster.until("a start", || cluster.node(name).is_some()).await;
             let node = cluster.node(name).unwrap();
-            node.wait_leader(Instant::now() + SOON).await.unwrap();
-            assert!(node.read_position().await.unwrap().index >= written);
+            node.main().wait_leader(Instant::now() + SOON).await.unwrap();
+            assert!(node.main().read_position().await.unwrap().index >= written);
         }
     });
     done.unwrap();
@@ -327,9 +350,10 @@ fn a_cut_off_leader_gives_no_read_position() {
         cluster.write("one").await;
         let (name, old) = cluster.leader().unwrap();
         world.net().isolate(name);
-        let another = || NAMES.iter().any(|n| *n != name && cluster.node(n).is_some_and(|node| node.is_leader()));
+        let another =
+            || NAMES.iter().any(|n| *n != name && cluster.node(n).is_some_and(|node| node.main().is_leader()));
         cluster.until("another leader", another).await;
-        assert!(old.read_position().await.is_err());
+        assert!(old.main().read_position().await.is_err());
     });
     done.unwrap();
 }
@@ -343,20 +367,20 @@ fn a_bounded_read_reuses_a_recent_round() {
         let age = Duration::from_secs(5);
         for name in NAMES {
             let node = cluster.node(name).unwrap();
-            let rounds = || node.metrics().read_rounds.count();
-            let (first, before) = (node.read_position_within(age).await.unwrap(), rounds());
+            let rounds = || node.main().metrics().read_rounds.count();
+            let (first, before) = (node.main().read_position_within(age).await.unwrap(), rounds());
             cluster.write("two").await;
-            assert!(node.read_position().await.unwrap() > first);
-            let second = node.read_position_within(age).await.unwrap();
+            assert!(node.main().read_position().await.unwrap() > first);
+            let second = node.main().read_position_within(age).await.unwrap();
             assert!(second > first && rounds() == before + 1, "it reuses the round of the linearizable read");
             world.net().isolate(name);
-            assert_eq!(node.read_position_within(age).await.unwrap(), second);
+            assert_eq!(node.main().read_position_within(age).await.unwrap(), second);
             // Longer than `age`, because a round may take no virtual time.
             sleep(age + Duration::from_millis(1)).await;
-            assert!(node.read_position_within(age).await.is_err(), "{name} can't confirm a position");
+            assert!(node.main().read_position_within(age).await.is_err(), "{name} can't confirm a position");
             world.net().heal_all();
             let again = async {
-                while node.read_position_within(age).await.is_err() {
+                while node.main().read_position_within(age).await.is_err() {
                     sleep(Duration::from_millis(20)).await;
                 }
             };
@@ -391,16 +415,23 @@ fn a_lone_node_needs_no_other() {
         let (sender, receiver) = tokio::sync::oneshot::channel();
         let inside = env.clone();
         let up = async move {
-            let open = Box::new(move |_| Ok(kept));
             let alone = ConsensusConfig { members: Vec::new(), ..config("a") };
-            let node = Consensus::start(&inside, alone, Path::new("/data/log"), open, Arc::new(Nothing)).await.unwrap();
+            let node = Consensus::start(
+                &inside,
+                alone,
+                Path::new("/data/log"),
+                stores_of([(GroupId::MAIN, kept)]),
+                Arc::new(Nothing),
+            )
+            .await
+            .unwrap();
             let _ = sender.send(node);
             std::future::pending::<()>().await;
         };
         env.start_runtime("a", up).unwrap();
         let node = receiver.await.unwrap();
-        node.wait_leader(Instant::now() + SOON).await.unwrap();
-        let (_, outcome) = node.propose(Bytes::from_static(b"alone")).await.unwrap();
+        node.main().wait_leader(Instant::now() + SOON).await.unwrap();
+        let (_, outcome) = node.main().propose(Bytes::from_static(b"alone")).await.unwrap();
         assert!(outcome.is_ok());
         assert_eq!(store.kept().proposals.len(), 1);
     });

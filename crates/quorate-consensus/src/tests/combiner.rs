@@ -38,14 +38,14 @@ async fn late<T>(future: impl Future<Output = T>, turns: u64) -> T {
 
 async fn write_on(node: &Consensus, caller: u64) {
     for round in 0..ROUNDS {
-        let written = late(node.propose(format!("{caller} {round}").into()), 1 + 3 * caller).await;
+        let written = late(node.main().propose(format!("{caller} {round}").into()), 1 + 3 * caller).await;
         assert!(written.is_ok(), "{written:?}");
     }
 }
 
 /// Returns the sizes of the batches that the leader proposes while callers on a node write.
 async fn batches_of_writes_on(node: &Consensus, leader: &Consensus) -> Vec<u64> {
-    let (mut traces, batches) = (leader.write_traces(), Mutex::new(Vec::new()));
+    let (mut traces, batches) = (leader.main().write_traces(), Mutex::new(Vec::new()));
     let watching = async {
         while traces.changed().await.is_ok() {
             batches.lock().unwrap().push(traces.borrow_and_update().as_ref().unwrap().batch);
@@ -80,9 +80,9 @@ fn callers_on_a_follower_share_a_batch() {
         let cluster = born(&world).await;
         let (name, leader) = cluster.leader().unwrap();
         let follower = cluster.others(name).remove(0);
-        follower.wait_leader(Instant::now() + SOON).await.unwrap();
+        follower.main().wait_leader(Instant::now() + SOON).await.unwrap();
         check_complete(&batches_of_writes_on(&follower, &leader).await);
-        let writes = follower.metrics().writes;
+        let writes = follower.main().metrics().writes;
         assert_eq!((writes.forwarded.get(), writes.done.get()), (CALLERS * ROUNDS, 0));
     });
     done.unwrap();
@@ -96,12 +96,12 @@ fn a_follower_does_not_forward_a_forwarded_batch() {
         let (name, leader) = cluster.leader().unwrap();
         let others = cluster.others(name);
         let (one, other) = (&others[0], &others[1]);
-        let knows = |node: &Consensus| node.leader().is_some() && node.0.service.peers.members().len() == 3;
+        let knows = |node: &Consensus| node.main().leader().is_some() && node.0.service.peers.members().len() == 3;
         cluster.until("news of the leader", || knows(one) && knows(other)).await;
         let peers = &one.0.service.peers;
         let stream = peers.open_stream(other.status().node.0, Purpose::Data, method::FORWARD).await;
         let (mut sender, mut receiver) = stream.unwrap();
-        sender.send(encode(&Forward { proposals: vec!["lost".into()] })).await.unwrap();
+        sender.send(encode(&Forward { proposals: vec!["lost".into()], group: 1 })).await.unwrap();
         let forwarded: Forwarded = decode(receiver.recv().await.unwrap().unwrap()).unwrap();
         let kinds: Vec<_> = forwarded.answers.into_iter().map(|answer| answer.kind.unwrap()).collect();
         assert_eq!(kinds, [ForwardAnswerKind::NotLeader(leader.status().node.0)]);
@@ -116,18 +116,18 @@ fn a_forwarded_write_waits_for_one_slow_batch_only() {
         let cluster = born(&world).await;
         let (name, leader) = cluster.leader().unwrap();
         let follower = cluster.others(name).remove(0);
-        follower.wait_leader(Instant::now() + SOON).await.unwrap();
+        follower.main().wait_leader(Instant::now() + SOON).await.unwrap();
         let store = cluster.store(name);
         store.fail_at("long", Trouble::Long);
-        let mut first = pin!(follower.propose("long 1".into()));
+        let mut first = pin!(follower.main().propose("long 1".into()));
         assert!(first.as_mut().now_or_never().is_none());
         cluster.until("the long one to run", || store.is_held()).await;
-        let waiting = || leader.0.running.combiner.waiting_bytes();
+        let waiting = || leader.main().combiner.waiting_bytes();
         let before = waiting();
-        let mut between = pin!(follower.propose("short".into()));
+        let mut between = pin!(follower.main().propose("short".into()));
         assert!(between.as_mut().now_or_never().is_none());
         cluster.until("the short one to wait at the leader", || waiting() > before).await;
-        let mut last = pin!(leader.propose("long 2".into()));
+        let mut last = pin!(leader.main().propose("long 2".into()));
         assert!(last.as_mut().now_or_never().is_none());
         store.go_on();
         assert!(first.await.is_ok() && between.await.is_ok() && last.await.is_ok());
@@ -145,12 +145,12 @@ fn a_former_leader_forwards_despite_pending_writes() {
         let (name, old) = cluster.leader().unwrap();
         let store = cluster.store(name);
         store.fail_at("long", Trouble::Long);
-        let mut own = pin!(old.propose("long".into()));
+        let mut own = pin!(old.main().propose("long".into()));
         assert!(own.as_mut().now_or_never().is_none());
         cluster.until("the long one to run", || store.is_held()).await;
         let new = old.transfer_leadership(None).await.unwrap();
-        cluster.until("news of the new leader", || old.leader().is_some_and(|leader| leader.0 == new)).await;
-        let written = timeout(SOON, old.propose("short".into())).await;
+        cluster.until("news of the new leader", || old.main().leader().is_some_and(|leader| leader.0 == new)).await;
+        let written = timeout(SOON, old.main().propose("short".into())).await;
         assert!(matches!(written, Ok(Ok(_))), "{written:?}");
         let written = timeout(SOON, own).await;
         assert!(matches!(written, Ok(Err(ProposeError::Unknown(_)))), "{written:?}");
@@ -165,11 +165,11 @@ fn an_idle_caller_does_not_delay_the_others() {
     let done = world.run(async {
         let cluster = born(&world).await;
         let (_, leader) = cluster.leader().unwrap();
-        let mut idle = pin!(leader.propose("idle".into()));
+        let mut idle = pin!(leader.main().propose("idle".into()));
         assert!(idle.as_mut().now_or_never().is_none());
         let begun = Instant::now();
         for round in 0..ROUNDS {
-            let written = timeout(SOON, leader.propose(format!("busy {round}").into())).await;
+            let written = timeout(SOON, leader.main().propose(format!("busy {round}").into())).await;
             assert!(matches!(written, Ok(Ok(_))), "{written:?}");
         }
         assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());

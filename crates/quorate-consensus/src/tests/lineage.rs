@@ -115,8 +115,8 @@ fn a_lone_node_without_its_log_fails_to_start() {
     let done = world.run(async {
         let store = MemStore::default();
         let node = start_alone(&world, &store, Durability::Fsync).await.unwrap();
-        node.wait_leader(Instant::now() + SOON).await.unwrap();
-        node.propose(Bytes::from_static(b"one")).await.unwrap().1.unwrap();
+        node.main().wait_leader(Instant::now() + SOON).await.unwrap();
+        node.main().propose(Bytes::from_static(b"one")).await.unwrap().1.unwrap();
         drop(node);
         world.kill("a").await;
         damage_log(&world, "a");

@@ -37,7 +37,7 @@ async fn ask_leader<T>(
     }
 }
 
-async fn remove(cluster: &Cluster, name: &str, force: bool) -> Result<(), MembershipError> {
+pub(super) async fn remove(cluster: &Cluster, name: &str, force: bool) -> Result<(), MembershipError> {
     ask_leader(cluster, async |leader| leader.remove(name, force).await).await
 }
 
@@ -118,7 +118,7 @@ fn a_removed_node_says_so_and_never_comes_back() {
             let Ended::Removed(why) = node.ended().await else { panic!("it ended for another reason") };
             assert!(why.contains("was removed from the cluster") && why.contains(&id.to_string()), "{why}");
             assert_eq!(node.status().stopped.as_deref(), Some(why.as_str()));
-            assert!(node.read_position().await.is_err());
+            assert!(node.main().read_position().await.is_err());
 
             // All lists still have the name, but the node can't start again with this directory.
             cluster.crash(gone).await;
@@ -207,7 +207,7 @@ fn leadership_goes_to_the_named_voter() {
                 let leads =
                     ask_leader(&cluster, async |leader| leader.transfer_leadership(Some(to)).await).await.unwrap();
                 assert_eq!(Some(leads), cluster.node(to).map(|node| node.status().node));
-                cluster.until("its leadership", || cluster.node(to).is_some_and(|n| n.is_leader())).await;
+                cluster.until("its leadership", || cluster.node(to).is_some_and(|n| n.main().is_leader())).await;
             }
         }
         cluster.write("two").await;

@@ -9,7 +9,7 @@ use crate::peer::messages::{
 #[test]
 fn the_bytes_of_a_forwarded_batch_and_its_answers() {
     assert_eq!(method::FORWARD, 11);
-    let forward = Forward { proposals: vec!["ab".into(), "c".into()] };
+    let forward = Forward { proposals: vec!["ab".into(), "c".into()], group: 1 };
     assert_eq!(encode(&forward), [10, 2, b'a', b'b', 10, 1, b'c'].as_slice());
 
     let kinds = [

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::join;
 use quorate_env::timeout;
-use quorate_model::StoreFault;
+use quorate_model::{GroupId, StoreFault};
 
 use super::cluster::{NAMES, SOON};
 use super::store::Trouble;
@@ -20,9 +20,10 @@ fn a_voter_promises_to_stop_before_several_entries() {
         let promises = async |index: u64, round: u64| {
             let node = cluster.node(name).unwrap();
             let ask = StandAsk { index, term: node.status().term, round, ..StandAsk::default() };
-            node.0.running.verdicts.stand(&ask).await.promised
+            node.main().verdicts.stand(&ask).await.promised
         };
-        let promised = || cluster.node(name).map(|node| node.0.service.home.identity().halts.len());
+        let promised =
+            || cluster.node(name).map(|node| node.0.service.home.identity().notes(GroupId::MAIN).halts.len());
         // The voter may wait at the first entry for long. Meanwhile the others need its promise for the second.
         let last = cluster.store(name).kept().applied.index();
         assert!(promises(last + 2, 1).await && promises(last + 3, 2).await && promises(last + 2, 3).await);
@@ -51,7 +52,7 @@ fn a_stuck_node_does_not_promise() {
         let _ = propose(&cluster).await;
         assert!(matches!(timeout(SOON, node.ended()).await, Ok(Ended::Store(StoreFault::Stuck(_)))));
         let ask = StandAsk { index, term: node.status().term, round: 1, ..StandAsk::default() };
-        assert!(!node.0.running.verdicts.stand(&ask).await.promised);
+        assert!(!node.main().verdicts.stand(&ask).await.promised);
     });
 }
 
@@ -67,7 +68,7 @@ fn a_node_that_promised_continues_with_a_copy() {
             cluster.until("a node that stops", || blocked().is_some()).await;
             // The promise is to a leader of a later term that does not exist, so no leader releases the node.
             let ask = StandAsk { index: blocked().unwrap().index, term: 100, round: 1, ..StandAsk::default() };
-            node.0.running.verdicts.stand(&ask).await.promised
+            node.main().verdicts.stand(&ask).await.promised
         };
         let (rejected, promised) = join(propose(&cluster), promises).await;
         assert_eq!((rejected, promised), (Some(false), true));
@@ -84,7 +85,7 @@ fn a_promise_outlives_its_process_and_its_leader() {
             poison(&cluster, NAMES, &memory());
             let (name, leader) = cluster.leader().unwrap();
             let asked = leader.clone();
-            let proposing = async { asked.propose(Bytes::from_static(POISON.as_bytes())).await };
+            let proposing = async { asked.main().propose(Bytes::from_static(POISON.as_bytes())).await };
             let _ = timeout(Duration::from_millis(world.rng().below(400)), proposing).await;
             drop((leader, asked));
             let victim = if world.rng().below(2) == 0 { name } else { NAMES[(seed % 3) as usize] };

@@ -9,9 +9,9 @@ use prost::Message as _;
 use quorate_env::disk::Disk as _;
 use quorate_env::{Instant, sleep};
 use quorate_env_sim::SimWorld;
-use quorate_model::{NodeId, StateMachine};
+use quorate_model::{GroupId, NodeId, StateMachine};
 
-use super::cluster::{Cluster, NAMES, Nothing, SOON, born_with, config, data_dir};
+use super::cluster::{Cluster, NAMES, Nothing, SOON, born_with, config, data_dir, stores_of};
 use super::store::MemStore;
 use crate::identity::{Identity, durability_name, durability_number};
 use crate::{Consensus, ConsensusConfig, Durability, StartError};
@@ -231,9 +231,15 @@ pub(super) async fn start_alone(
     let (sender, receiver) = tokio::sync::oneshot::channel();
     let inside = env.clone();
     let up = async move {
-        let open = Box::new(move |_| Ok(kept));
         let alone = ConsensusConfig { members: Vec::new(), durability, ..config("a") };
-        let started = Consensus::start(&inside, alone, Path::new("/data/log"), open, Arc::new(Nothing)).await;
+        let started = Consensus::start(
+            &inside,
+            alone,
+            Path::new("/data/log"),
+            stores_of([(GroupId::MAIN, kept)]),
+            Arc::new(Nothing),
+        )
+        .await;
         let _ = sender.send(started);
         std::future::pending::<()>().await;
     };
@@ -247,13 +253,13 @@ fn a_lone_node_that_lost_power_changes_nothing() {
     let done = world.run(async {
         let store = MemStore::default();
         let node = start_alone(&world, &store, Durability::Os).await.unwrap();
-        node.wait_leader(Instant::now() + SOON).await.unwrap();
-        node.propose(Bytes::from_static(b"one")).await.unwrap().1.unwrap();
+        node.main().wait_leader(Instant::now() + SOON).await.unwrap();
+        node.main().propose(Bytes::from_static(b"one")).await.unwrap().1.unwrap();
         drop(node);
         world.kill("a").await;
         let node = start_alone(&world, &store, Durability::Os).await.unwrap();
-        node.wait_leader(Instant::now() + SOON).await.unwrap();
-        node.propose(Bytes::from_static(b"two")).await.unwrap().1.unwrap();
+        node.main().wait_leader(Instant::now() + SOON).await.unwrap();
+        node.main().propose(Bytes::from_static(b"two")).await.unwrap().1.unwrap();
         drop(node);
         for _ in 0..2 {
             world.crash("a").await;

@@ -2,21 +2,21 @@
 
 use std::ops::RangeInclusive;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_env::{Instant, sleep};
 use quorate_env_sim::SimWorld;
 use quorate_model::limits::FORMAT_LEVEL;
-use quorate_model::{Applied, GroupId, LogId, NodeId};
+use quorate_model::{Applied, GroupId, LogId, NodeId, StateMachine};
 use tokio::sync::oneshot;
 
-use super::cluster::{SOON, config, data_dir};
+use super::cluster::{SOON, config, data_dir, stores_of};
 use super::reboot::start_alone;
 use super::store::MemStore;
-use crate::home::Home;
-use crate::reconcile::reconcile;
-use crate::start::open_home;
+use crate::group_log::GroupLog;
+use crate::start::{open_home, open_stores};
 use crate::{Durability, StartError};
 
 const MAIN: GroupId = GroupId::MAIN;
@@ -39,15 +39,16 @@ fn store_at(applied: LogId) -> MemStore {
 }
 
 /// Opens the log of a node and reconciles it with its store. The node runs until it is killed.
-async fn start(world: &SimWorld, store: &MemStore) -> Result<Home, StartError> {
-    let (env, store) = (data_dir(world.node("a")), store.clone());
+async fn start(world: &SimWorld, store: &MemStore) -> Result<GroupLog, StartError> {
+    let (env, store) = (data_dir(world.node("a")), Arc::new(store.clone()) as Arc<dyn StateMachine>);
     let (sender, receiver) = oneshot::channel();
     let inside = env.clone();
     let up = async move {
-        let opened = open_home(&inside, &config("a"), Path::new("/data/log")).await;
+        let opened = open_home(&inside, &config("a"), Path::new("/data/log"), &[MAIN]).await;
         let (home, restart) = opened.unwrap();
-        let reconciled = reconcile(&home, &store, restart).await;
-        drop(sender.send(reconciled.map(|()| home)));
+        let stores = stores_of([(MAIN, store)]);
+        let reconciled = open_stores(&home, stores, restart).await;
+        drop(sender.send(reconciled.map(|_| GroupLog::new(&home, MAIN))));
         std::future::pending::<()>().await;
     };
     env.start_runtime("a", up).unwrap();
@@ -55,11 +56,11 @@ async fn start(world: &SimWorld, store: &MemStore) -> Result<Home, StartError> {
 }
 
 /// Appends an entry of each index and waits until they and a vote are durable.
-async fn append(home: &Home, term: u64, indexes: RangeInclusive<u64>) {
+async fn append(log: &GroupLog, term: u64, indexes: RangeInclusive<u64>) {
     let entries = indexes.map(|index| (id(term, index), Bytes::from_static(b"entry"))).collect();
     let (sender, receiver) = oneshot::channel();
-    home.wal.append(MAIN, entries, Box::new(drop)).unwrap();
-    home.wal.save_vote(MAIN, Bytes::from_static(b"vote"), Box::new(move |done| drop(sender.send(done)))).unwrap();
+    log.wal().append(MAIN, entries, Box::new(drop)).unwrap();
+    log.wal().save_vote(MAIN, Bytes::from_static(b"vote"), Box::new(move |done| drop(sender.send(done)))).unwrap();
     receiver.await.unwrap().unwrap();
 }
 
@@ -78,8 +79,8 @@ fn a_store_may_be_ahead_after_a_power_failure() {
             }
             // The first process is killed right after its start. The second finds no trace of the power failure.
             for _ in 0..2 {
-                let home = start(world, &ahead).await.unwrap();
-                assert_eq!(home.wal.last_log_id(MAIN), Some(id(1, 5)));
+                let log = start(world, &ahead).await.unwrap();
+                assert_eq!(log.last(), Some(id(1, 5)));
                 world.kill("a").await;
             }
         });
@@ -91,23 +92,23 @@ fn a_log_yields_to_the_entry_the_store_has_applied() {
     run(38, async |world| {
         append(&start(world, &MemStore::default()).await.unwrap(), 1, 1..=6).await;
         world.crash("a").await;
-        let home = start(world, &store_at(id(2, 4))).await.unwrap();
-        let ends = |home: &Home| (home.wal.purged(MAIN), home.wal.last_log_id(MAIN));
-        assert_eq!(ends(&home), (Some(id(2, 4)), Some(id(2, 4))));
-        append(&home, 2, 5..=5).await;
+        let log = start(world, &store_at(id(2, 4))).await.unwrap();
+        let ends = |log: &GroupLog| (log.purged(), log.last());
+        assert_eq!(ends(&log), (Some(id(2, 4)), Some(id(2, 4))));
+        append(&log, 2, 5..=5).await;
         world.crash("a").await;
-        let home = start(world, &store_at(id(2, 4))).await.unwrap();
-        assert_eq!(ends(&home), (Some(id(2, 4)), Some(id(2, 5))));
+        let log = start(world, &store_at(id(2, 4))).await.unwrap();
+        assert_eq!(ends(&log), (Some(id(2, 4)), Some(id(2, 5))));
     });
 }
 
 #[test]
 fn a_store_that_lacks_purged_entries_is_damaged() {
     run(39, async |world| {
-        let home = start(world, &MemStore::default()).await.unwrap();
-        append(&home, 1, 1..=6).await;
-        home.wal.purge(MAIN, id(1, 4)).unwrap();
-        append(&home, 1, 7..=7).await;
+        let log = start(world, &MemStore::default()).await.unwrap();
+        append(&log, 1, 1..=6).await;
+        log.wal().purge(MAIN, id(1, 4)).unwrap();
+        append(&log, 1, 7..=7).await;
         for (applied, is_whole) in [(3, false), (4, true), (5, true)] {
             world.kill("a").await;
             match start(world, &store_at(id(1, applied))).await {
@@ -117,7 +118,7 @@ fn a_store_that_lacks_purged_entries_is_damaged() {
         }
         world.kill("a").await;
         let error = start(world, &MemStore::default()).await.err().unwrap();
-        assert!(matches!(error, StartError::StoreCut { database: None, held: 4 }), "{error}");
+        assert!(matches!(error, StartError::StoreCut { database: None, held: 4, .. }), "{error}");
     });
 }
 
@@ -125,10 +126,10 @@ fn a_store_that_lacks_purged_entries_is_damaged() {
 #[test]
 fn a_store_may_be_either_of_the_last_two_images() {
     run(41, async |world| {
-        let home = start(world, &MemStore::default()).await.unwrap();
-        append(&home, 1, 1..=3).await;
-        home.note_image(10).await.unwrap();
-        home.note_image(20).await.unwrap();
+        let log = start(world, &MemStore::default()).await.unwrap();
+        append(&log, 1, 1..=3).await;
+        log.note_image(10).await.unwrap();
+        log.note_image(20).await.unwrap();
         world.kill("a").await;
         let error = start(world, &store_at(id(1, 15))).await.err().unwrap();
         assert!(matches!(error, StartError::LogCut { log: 3, database: 15 }), "{error}");
@@ -142,10 +143,10 @@ fn a_store_may_be_either_of_the_last_two_images() {
 #[test]
 fn an_image_may_end_before_the_damaged_data() {
     run(42, async |world| {
-        let home = start(world, &MemStore::default()).await.unwrap();
-        append(&home, 1, 1..=9).await;
-        home.note_stored(8).await.unwrap();
-        home.note_image(5).await.unwrap();
+        let log = start(world, &MemStore::default()).await.unwrap();
+        append(&log, 1, 1..=9).await;
+        log.note_stored(8).await.unwrap();
+        log.note_image(5).await.unwrap();
         world.kill("a").await;
         start(world, &store_at(id(1, 5))).await.unwrap();
     });
@@ -158,15 +159,15 @@ fn a_store_that_lacks_durable_entries_is_damaged() {
         let store = MemStore::default();
         let node = start_alone(world, &store, Durability::Fsync).await.unwrap();
         let deadline = Instant::now() + SOON;
-        node.wait_leader(deadline).await.unwrap();
+        node.main().wait_leader(deadline).await.unwrap();
         while store.kept().applied.level < FORMAT_LEVEL {
             assert!(Instant::now() < deadline, "the level is not raised");
             sleep(Duration::from_millis(10)).await;
         }
-        node.propose(Bytes::from_static(b"one")).await.unwrap().1.unwrap();
+        node.main().propose(Bytes::from_static(b"one")).await.unwrap().1.unwrap();
         let held = store.kept().applied.index();
         let deadline = Instant::now() + SOON;
-        while node.0.service.home.identity().stored != Some(held) {
+        while node.0.service.home.identity().notes(GroupId::MAIN).stored != Some(held) {
             assert!(Instant::now() < deadline, "what the store holds is not recorded");
             sleep(Duration::from_millis(10)).await;
         }
@@ -175,7 +176,7 @@ fn a_store_that_lacks_durable_entries_is_damaged() {
         store.lose_last();
         let error = start_alone(world, &store, Durability::Fsync).await.err().unwrap();
         let expected = |database, known| (database, known) == (Some(held - 1), held);
-        assert!(matches!(error, StartError::StoreCut { database, held } if expected(database, held)), "{error}");
+        assert!(matches!(error, StartError::StoreCut { database, held, .. } if expected(database, held)), "{error}");
         assert!(error.to_string().contains("alone it needs a backup"), "{error}");
     });
 }

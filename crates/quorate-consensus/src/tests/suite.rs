@@ -10,6 +10,7 @@ use quorate_model::{Entry, GroupId, LogId, NodeId, Payload, StateMachine};
 use quorate_wal::{Opened, Restart, Wal, WalOptions};
 
 use super::store::MemStore;
+use crate::group_log::GroupLog;
 use crate::home::Home;
 use crate::identity::Identity;
 use crate::metrics::ConsensusMetrics;
@@ -48,10 +49,11 @@ impl StoreBuilder<TypeConfig, LogStore, Machine, Guard> for Builder {
         let stages = Stages::new(env.clone(), NodeId(1), Arc::new(ConsensusMetrics::default()));
         let store: Arc<dyn StateMachine> = Arc::clone(&self.0) as _;
         let home = Home::new(env, wal.clone(), Identity::new(1, "n"), false);
-        let verdicts = Verdicts::begin(&home, &store, Restart::Clean).await.unwrap();
-        let machine = Machine::new(home, Arc::clone(&store), Arc::clone(&verdicts));
-        let log = LogStore::new(wal.clone(), GroupId::MAIN, &stages, &store, &verdicts);
-        Ok((Guard { wal, _dir: dir }, log, machine))
+        let log = GroupLog::new(&home, GroupId::MAIN);
+        let verdicts = Verdicts::begin(&log, &store, Restart::Clean).await.unwrap();
+        let machine = Machine::new(log.clone(), Arc::clone(&store), Arc::clone(&verdicts));
+        let log_store = LogStore::new(&log, &stages, &store, &verdicts);
+        Ok((Guard { wal, _dir: dir }, log_store, machine))
     }
 }
 

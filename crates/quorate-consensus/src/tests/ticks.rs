@@ -31,7 +31,7 @@ async fn run(cluster: &Cluster, command: ItemsCommand) -> (u64, Outcome) {
     let acknowledged = async {
         loop {
             if let Some((_, leader)) = cluster.leader()
-                && let Ok((position, outcome)) = leader.propose(bytes.clone()).await
+                && let Ok((position, outcome)) = leader.main().propose(bytes.clone()).await
             {
                 return (position.index, outcome);
             }

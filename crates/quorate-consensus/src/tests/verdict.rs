@@ -18,7 +18,7 @@ use crate::{Consensus, Ended, MemberStatus, MembershipError, ProposeError, Timin
 pub(super) const POISON: &str = "poison";
 
 /// After this much silence the connections to a node are given up.
-const GONE_AFTER: Duration = Duration::from_secs(12);
+const GONE_AFTER: Duration = Duration::from_secs(25);
 
 pub(super) fn memory() -> Trouble {
     Trouble::Fault(StoreFault::Memory("of a test".to_owned()))
@@ -50,7 +50,7 @@ pub(super) fn by_rank(cluster: &Cluster) -> Vec<&'static str> {
 /// Proposes the poison at the leader. Returns whether it was rejected, or `None` if the outcome is unknown.
 pub(super) async fn propose(cluster: &Cluster) -> Option<bool> {
     let (_, leader) = cluster.leader().unwrap();
-    let answer = timeout(SOON, leader.propose(Bytes::from_static(POISON.as_bytes()))).await.ok()?;
+    let answer = timeout(SOON, leader.main().propose(Bytes::from_static(POISON.as_bytes()))).await.ok()?;
     match answer {
         Ok((_, Err(failure))) => Some(failure.kind == FailureKind::Rejected),
         Ok((_, Ok(_))) => Some(false),
@@ -216,7 +216,7 @@ fn an_entry_that_kills_every_process_is_rejected() {
     run(40, async |_, cluster| {
         poison(&cluster, NAMES, &Trouble::Crash);
         let (_, leader) = cluster.leader().unwrap();
-        let _ = timeout(Duration::from_secs(1), leader.propose(Bytes::from_static(POISON.as_bytes()))).await;
+        let _ = timeout(Duration::from_secs(1), leader.main().propose(Bytes::from_static(POISON.as_bytes()))).await;
         drop(leader);
         let rejected = || NAMES.iter().all(|name| cluster.store(name).kept().rejected.len() == 1);
         let mut starts = 0;
@@ -244,7 +244,7 @@ fn a_node_that_gets_no_copy_tries_the_entry_again() {
         let names = by_rank(&cluster);
         poison(&cluster, [names[2]], &Trouble::Crash);
         assert_eq!(propose(&cluster).await, Some(false));
-        names[..2].iter().for_each(|name| cluster.node(name).unwrap().withhold_images(true));
+        names[..2].iter().for_each(|name| cluster.node(name).unwrap().main().withhold_images(true));
         let blocked = || cluster.node(names[2]).and_then(|node| node.status().blocked);
         while blocked().is_none() {
             cluster.until("a crash or a block", || blocked().is_some() || cluster.store(names[2]).take_crashed()).await;
@@ -295,7 +295,7 @@ fn the_only_node_with_a_write_is_not_removed() {
 fn an_operator_decides_what_a_lost_disk_may_hold() {
     run(46, async |_, cluster| {
         let (_, leader) = cluster.leader().unwrap();
-        assert!(leader.reject_entry(3).await.is_err(), "nothing waits");
+        assert!(leader.main().reject_entry(3).is_err(), "nothing waits");
         drop(leader);
         let (gone, index) = only_the_leader_applies(&cluster, async |name| cluster.wipe(name).await).await;
         // Otherwise it would apply the entry as a learner, and the others would take a copy of its data.
@@ -310,7 +310,7 @@ fn an_operator_decides_what_a_lost_disk_may_hold() {
         cluster.until("the old id to be silent for long", is_silent).await;
         assert!(!is_rejected(&cluster), "it was acknowledged");
         let (_, leader) = cluster.leader().unwrap();
-        leader.reject_entry(index).await.unwrap();
+        leader.main().reject_entry(index).unwrap();
         drop(leader);
         cluster.write("after").await;
         cluster.check().await;
@@ -324,7 +324,10 @@ async fn keep_running(cluster: &Cluster, happened: impl Fn() -> bool) -> usize {
     let watching = async {
         while !happened() {
             for name in NAMES {
-                let Some(node) = cluster.node(name) else { continue };
+                let Some(node) = cluster.node(name) else {
+                    sleep(Duration::from_millis(10)).await;
+                    continue;
+                };
                 if let Ok(ended) = timeout(Duration::from_millis(10), node.ended()).await {
                     assert!(matches!(ended, Ended::Store(StoreFault::Stuck(_))), "{ended}");
                     cluster.kill(name).await;
@@ -345,7 +348,8 @@ fn an_entry_in_which_every_node_is_stuck_is_rejected() {
         poison(&cluster, NAMES, &Trouble::Endless);
         let (_, leader) = cluster.leader().unwrap();
         // The entries that are handed over together with it can be applied.
-        let texts = ["before it", POISON, "behind it"].map(|text| leader.propose(Bytes::from_static(text.as_bytes())));
+        let texts =
+            ["before it", POISON, "behind it"].map(|text| leader.main().propose(Bytes::from_static(text.as_bytes())));
         let _ = timeout(Duration::from_secs(1), join_all(texts)).await;
         drop(leader);
         let rejected = || NAMES.iter().all(|name| cluster.store(name).kept().rejected.len() == 1);
@@ -375,7 +379,7 @@ fn a_voter_that_may_have_applied_is_awaited() {
     run(50, async |_, cluster| {
         let (gone, index) = only_the_leader_applies(&cluster, async |name| cluster.kill(name).await).await;
         let (_, leader) = cluster.leader().unwrap();
-        let proposed = timeout(Duration::from_secs(20), leader.propose(Bytes::from_static(b"x"))).await;
+        let proposed = timeout(Duration::from_secs(20), leader.main().propose(Bytes::from_static(b"x"))).await;
         assert!(proposed.is_err(), "it can't be decided without the third voter");
         assert_eq!(leader.status().blocked.map(|blocked| blocked.index), Some(index));
         drop(leader);
@@ -432,7 +436,7 @@ fn a_commit_is_ignored_until_the_rejection_is_logged() {
         cluster.kill(names[2]).await;
         poison(&cluster, NAMES, &memory());
         assert_eq!(propose(&cluster).await, Some(true));
-        let verdicts = |name| Arc::clone(&cluster.node(name).unwrap().0.running.verdicts);
+        let verdicts = |name| Arc::clone(&cluster.node(name).unwrap().main().verdicts);
         let rejected = cluster.store(names[0]).kept().rejected;
         let id = |index| Some(to_raft(LogId { term: 1, node: NodeId(1), index }));
         // The leader announces both.

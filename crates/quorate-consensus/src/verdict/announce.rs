@@ -10,7 +10,7 @@
 //!   member applies the entry as a rejected one, even if the rejection is far after the entry in the log.
 
 use quorate_env::mutant::Mutant;
-use quorate_model::{GroupId, LogId};
+use quorate_model::LogId;
 
 use super::Verdicts;
 use super::state::State;
@@ -58,9 +58,9 @@ impl Verdicts {
     /// Whether it is certain that no leader has announced to a member that an entry is committed. Only the leader in
     /// whose term the entry was proposed can know that, and only if it was not restarted since.
     pub(super) fn was_never_announced(&self, id: u64, index: u64, term: u64) -> bool {
-        let own = self.home.identity().id;
-        let is_own = |at: LogId| at.term == term && at.node.0 == own;
-        let is_own = self.home.wal.log_id_at(GroupId::MAIN, index).is_some_and(is_own);
+        let own = self.log.node();
+        let is_own = |at: LogId| at.term == term && at.node == own;
+        let is_own = self.log.id_at(index).is_some_and(is_own);
         let state = self.state();
         let is_of_this_process = index > state.perhaps_applied;
         let is_announced = state.announced.get(&id).is_some_and(|announced| *announced >= index);

@@ -17,7 +17,7 @@ use openraft::raft::ClientWriteResult;
 use openraft::rt::WatchReceiver;
 use quorate_env::mutant::Mutant;
 use quorate_env::{Instant, Throttle, sleep};
-use quorate_model::{GroupId, NodeId, Payload, codec};
+use quorate_model::{NodeId, Payload, codec};
 use tokio::sync::oneshot;
 
 use super::{Blocked, Verdicts};
@@ -90,7 +90,8 @@ impl Judge {
     async fn look(&mut self) {
         let Some(Blocked { index, why }) = self.verdicts.blocked() else { return };
         let halt = self.verdicts.state().halts.get(&index).copied();
-        let ask = StandAsk { index, halt_term: halt.map(|halt| halt.term), ..StandAsk::default() };
+        let group = self.verdicts.log.group().0;
+        let ask = StandAsk { index, halt_term: halt.map(|halt| halt.term), group, ..StandAsk::default() };
         let answers = self.ask(ask).await;
         if answers.iter().flat_map(|(_, reply)| reply).any(|reply| reply.rejected) {
             self.verdicts.change(|state| _ = state.rejected_elsewhere.insert(index));
@@ -148,11 +149,11 @@ impl Judge {
         self.rounds = self.rounds.saturating_add(1);
         let halt = Halt { index, term, round: self.rounds };
         self.verdicts.change(|state| state.pending_rejection = Some(halt));
-        let id = self.verdicts.home.wal.log_id_at(GroupId::MAIN, index);
+        let id = self.verdicts.log.id_at(index);
         let is_own = self.verdicts.promise(halt, id, is_forced).await;
         let (proposed_by, proposed_in) = (id.map(|id| id.node.0), id.map(|id| id.term));
-        let ask =
-            StandAsk { index, term, round: halt.round, halt_term: None, proposed_by, proposed_in, forced: is_forced };
+        let (round, group) = (halt.round, self.verdicts.log.group().0);
+        let ask = StandAsk { index, term, round, halt_term: None, proposed_by, proposed_in, forced: is_forced, group };
         let answers = self.ask(ask).await;
         let promised = |(id, reply): &(u64, Option<StandReply>)| {
             let may_be_missing = || is_forced || self.verdicts.was_never_announced(*id, index, term);

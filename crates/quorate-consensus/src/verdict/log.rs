@@ -3,21 +3,21 @@
 use std::collections::BTreeMap;
 
 use quorate_model::codec::entry::rejected_index;
-use quorate_model::{Entry, GroupId, LogId, Payload};
+use quorate_model::{Entry, LogId, Payload};
 
-use crate::home::Home;
+use crate::group_log::GroupLog;
 
 /// How many bytes of the log are read at once.
 const SCAN_BYTES: usize = 8 << 20;
 
 /// Returns the rejections in the log after the last applied entry. Errors are ignored here; they recur when the entries
 /// are applied.
-pub(super) fn logged(home: &Home, applied: u64) -> BTreeMap<u64, u64> {
+pub(super) fn logged(log: &GroupLog, applied: u64) -> BTreeMap<u64, u64> {
     let mut found = BTreeMap::new();
-    let end = home.wal.last_log_id(GroupId::MAIN).map_or(0, |id| id.index.saturating_add(1));
-    let mut next = home.wal.purged(GroupId::MAIN).map_or(0, |id| id.index.saturating_add(1)).max(applied);
+    let end = log.end();
+    let mut next = log.purged().map_or(0, |id| id.index.saturating_add(1)).max(applied);
     while next < end {
-        let page = home.wal.entries(GroupId::MAIN, next..end, SCAN_BYTES).unwrap_or_default();
+        let page = log.entries(next, end, SCAN_BYTES).unwrap_or_default();
         let Some((last, _)) = page.last() else { break };
         next = last.index.saturating_add(1);
         found.extend(rejections(&page));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use quorate_env::timeout;
-use quorate_model::{GroupId, LogId, NodeId, REJECTIONS_MAX};
+use quorate_model::{LogId, NodeId, REJECTIONS_MAX};
 
 use super::state::State;
 use super::{Verdicts, judge};
@@ -79,7 +79,7 @@ impl Verdicts {
             state.halts.insert(halt.index, halt);
         }
         self.changed.send_replace(());
-        self.home.note_halts(|| self.state().halts.values().copied().collect()).await.is_ok()
+        self.log.note_halts(|| self.state().halts.values().copied().collect()).await.is_ok()
     }
 
     /// Whether this node may have applied an entry before. If it can't apply the entry now, we assume that it never
@@ -94,8 +94,8 @@ impl Verdicts {
     /// have it.
     pub(super) fn may_have_lost(&self, state: &State, index: u64, id: Option<LogId>) -> bool {
         let is_own = |term: u64| {
-            let id = self.home.wal.log_id_at(GroupId::MAIN, index).or(id);
-            id.is_none_or(|id| id.term <= term && id.node == self.home.identity().node())
+            let id = self.log.id_at(index).or(id);
+            id.is_none_or(|id| id.term <= term && id.node == self.log.node())
         };
         state.lost_power_in.is_some_and(is_own)
     }
@@ -124,7 +124,7 @@ impl Verdicts {
         if was_held {
             self.changed.send_replace(());
             // If this fails, the node stops there again after a restart, and asks again.
-            let _ = self.home.note_release(halt).await;
+            let _ = self.log.note_release(halt).await;
         }
     }
 }

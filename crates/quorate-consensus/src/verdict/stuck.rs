@@ -13,7 +13,6 @@ use quorate_env::sleep;
 use quorate_model::{RunningStatement, StoreFault};
 
 use super::Verdicts;
-use crate::identity::Trial;
 
 /// How often the store is asked.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -54,9 +53,8 @@ impl Verdicts {
         let RunningStatement { entry, overdue } = running;
         tracing::error!(event = "store_stuck", entry, ?overdue, "{what}: the node ends");
         if let Some(index) = entry.filter(|_| !Mutant::StuckNotNoted.is_on()) {
-            let trial = self.home.identity().trial.unwrap_or_default();
             // If this fails, the next process gets stuck again.
-            let _ = self.home.note_trial(Trial { trying: Some(index), ..trial }).await;
+            let _ = self.log.note_trying(index).await;
         }
         let fault = StoreFault::Stuck(what);
         // Only the first fault counts.

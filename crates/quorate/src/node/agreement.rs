@@ -160,7 +160,7 @@ impl Watch {
     /// Acts on a verdict.
     async fn act_on(&mut self, gateway: &Gateway, verdict: Verdict, what: String) {
         let is_disputed = self.outcomes_disputed || self.tables_disputed;
-        gateway.consensus.withhold_images(is_disputed);
+        gateway.consensus.main().withhold_images(is_disputed);
         match verdict {
             Verdict::Agrees => self.is_alarmed &= is_disputed,
             Verdict::Open => {
@@ -212,7 +212,7 @@ impl Watch {
     /// Gets a copy from a node that holds the right data, once this node no longer leads: clients of a leader wait for
     /// outcomes, and a copy contains none.
     async fn heal(&mut self, gateway: &Gateway) {
-        if self.needs_operator || gateway.consensus.is_leader() {
+        if self.needs_operator || gateway.consensus.main().is_leader() {
             return;
         }
         for source in self.sources.clone() {
@@ -239,7 +239,7 @@ async fn copy_from(gateway: &Gateway, source: NodeId) -> Result<u64, ImageError>
     let ask = protocol::encode(&protocol::Backup::new(level, millis(ANSWER_MAX)));
     timeout(ANSWER_MAX, sender.send(ask)).await??;
     sender.finish();
-    Ok(gateway.consensus.replace_store(&mut pieces).await?.index())
+    Ok(gateway.consensus.main().replace_store(&mut pieces).await?.index())
 }
 
 /// Keeps only the tables of users: the store's own tables may differ between versions for a while.

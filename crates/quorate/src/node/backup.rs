@@ -44,7 +44,7 @@ pub(super) async fn serve(
     })?;
     let deadline = served_until(Duration::from_millis(ask.millis));
     reach(gateway, ask.level()?, deadline).await.map_err(|error| unavailable(&error))?;
-    let image = gateway.consensus.image().await.map_err(|fault| failure(&fault.into()))?;
+    let image = gateway.consensus.main().image().await.map_err(|fault| failure(&fault.into()))?;
     let sent = image.send(sender).await;
     sent.inspect_err(|error| tracing::warn!(%error, "a backup was not delivered")).map_err(|error| failure(&error))
 }
@@ -60,7 +60,7 @@ pub(super) async fn keep(
     let _permit = gateway.backups.try_acquire().map_err(|_| Error::Overloaded("another backup is running".into()))?;
     let mut sink = Sink::create(env, path, options, gateway.status().database_bytes).await?;
     reach(gateway, options.level, Instant::now() + limit).await?;
-    let mut image = gateway.consensus.image().await.map_err(ImageError::from)?;
+    let mut image = gateway.consensus.main().image().await.map_err(ImageError::from)?;
     while let Some(piece) = image.next().await.map_err(ImageError::from)? {
         sink = blocking(env, move || sink.write(&piece).map(|()| sink)).await?;
     }

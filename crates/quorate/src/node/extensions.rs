@@ -34,7 +34,7 @@ pub(super) async fn enable(gateway: Weak<Gateway>) {
         let left = gateway.env.blocking(move || store.validator().not_enabled()).await;
         match left {
             Some(Ok(left)) if left.is_empty() => return,
-            Some(Ok(left)) if gateway.consensus.is_leader() => propose(&gateway, left).await,
+            Some(Ok(left)) if gateway.consensus.main().is_leader() => propose(&gateway, left).await,
             // The leader proposes them. A read that failed is tried again.
             _ => {}
         }
@@ -61,7 +61,7 @@ async fn propose(gateway: &Gateway, names: Vec<String>) {
     let Ok(proposal) = codec::encode_proposal(&Proposal::new(None, vec![SqlCommand::Extend(names).into()])) else {
         return;
     };
-    if let Err(error) = gateway.consensus.propose(proposal).await {
+    if let Err(error) = gateway.consensus.main().propose(proposal).await {
         tracing::info!(%error, "functions and collations could not be enabled; the node tries again");
     }
 }

@@ -86,7 +86,7 @@ impl Gateway {
     /// Proposes, at this node or at the leader.
     pub(crate) async fn propose(&self, proposal: Bytes) -> Result<(Position, Outcome), Attempt> {
         self.serves().map_err(Attempt::Refused)?;
-        self.consensus.propose(proposal).await.map_err(Attempt::from)
+        self.consensus.main().propose(proposal).await.map_err(Attempt::from)
     }
 
     /// Fails if a command can never be applied, or only reads.
@@ -101,6 +101,7 @@ impl Gateway {
 
     fn validate(&self, command: &Command) -> Result<(), Failure> {
         self.consensus
+            .main()
             .check_level(command.level())
             .map_err(|low| Failure::new(FailureKind::Unsupported, low.to_string()))?;
         let kind = match command {
@@ -209,9 +210,11 @@ impl Gateway {
         let position = match level {
             Level::Local => return self.has_state(),
             Level::AtLeast(position) => self.comparable(position)?,
-            Level::Linearizable => timeout_at(deadline, self.consensus.read_position()).await.map_err(in_time)??,
+            Level::Linearizable => {
+                timeout_at(deadline, self.consensus.main().read_position()).await.map_err(in_time)??
+            }
             Level::Bounded(age) => {
-                timeout_at(deadline, self.consensus.read_position_within(age)).await.map_err(in_time)??
+                timeout_at(deadline, self.consensus.main().read_position_within(age)).await.map_err(in_time)??
             }
         };
         let reached = self.store.wait_applied(position.index, deadline).await;
@@ -262,7 +265,7 @@ impl Gateway {
             silence_max: self.consensus.silence_max(),
             clock_offsets: self.consensus.clock_offsets(),
             node: self.metrics.clone(),
-            consensus: self.consensus.metrics(),
+            consensus: self.consensus.main().metrics(),
             log,
             log_stats,
             store: self.store.metrics(),
@@ -293,7 +296,11 @@ impl Gateway {
 
     /// Returns the leader's address, if the leader is known and is another node.
     pub(crate) fn leader_elsewhere(&self) -> Option<String> {
-        if self.consensus.is_leader() { None } else { self.consensus.leader().map(|(_, member)| member.addr) }
+        if self.consensus.main().is_leader() {
+            None
+        } else {
+            self.consensus.main().leader().map(|(_, member)| member.addr)
+        }
     }
 }
 

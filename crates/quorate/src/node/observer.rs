@@ -44,7 +44,7 @@ impl Observer {
 
     /// Returns traces of writes that the node proposes from now on, while it leads; `None` once it has ended.
     pub fn write_traces(&self) -> Option<WriteTraces> {
-        self.look(|gateway| WriteTraces(gateway.consensus.write_traces()))
+        self.look(|gateway| WriteTraces(gateway.consensus.main().write_traces()))
     }
 
     /// Runs `look` on the node. The reference to the node is released before the runtime may end.

@@ -60,7 +60,7 @@ impl Request {
             }),
             Self::Remove(Remove { name, force }) => consensus.remove(&name, force).await.map(|()| Change::Done(None)),
             Self::RejectEntry(RejectEntry { index }) => {
-                consensus.reject_entry(index).await.map(|()| Change::Done(None))
+                consensus.main().reject_entry(index).map(|()| Change::Done(None))
             }
             Self::Transfer(Transfer { name }) => {
                 let name = Some(name.as_str()).filter(|name| !name.is_empty());

@@ -83,7 +83,7 @@ impl Gateway {
     ) -> Result<Box<dyn TransactionHost>, NotBegun> {
         self.serves()?;
         let busy = |_| Error::Overloaded("the writes before it, or another transaction, took too long".into());
-        let hold = match timeout_at(deadline, self.consensus.hold(lasting)).await.map_err(busy)? {
+        let hold = match timeout_at(deadline, self.consensus.main().hold(lasting)).await.map_err(busy)? {
             Ok(hold) => hold,
             Err(ProposeError::NotLeader { leader: Some((leader, member)) }) => {
                 return Err(NotBegun::Elsewhere(leader, member));

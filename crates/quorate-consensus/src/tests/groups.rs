@@ -1,0 +1,196 @@
+//! A second group beside `main` on the same nodes: it has its own leader, log and positions, and its members follow
+//! those of `main`.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use quorate_env::{Instant, sleep, timeout};
+use quorate_env_sim::SimWorld;
+use quorate_model::{GroupId, NodeId, Position, StateMachine};
+
+use super::cluster::{BESIDE, Cluster, NAMES, SOON};
+use super::members::{admission, admit, follower};
+use super::store::MemStore;
+use crate::{Group, KEEP_LOG_BYTES};
+
+/// A cluster whose nodes have a second group, and where both groups have a leader.
+async fn born(world: &SimWorld) -> Cluster {
+    born_with(world, KEEP_LOG_BYTES).await
+}
+
+async fn born_with(world: &SimWorld, keep_log_bytes: u64) -> Cluster {
+    let mut cluster = Cluster::new(world);
+    cluster.keep_log_bytes = keep_log_bytes;
+    cluster.beside = Some(Default::default());
+    NAMES.into_iter().for_each(|name| cluster.start(name));
+    cluster.until("a leader of each group", || cluster.leader().is_some() && leader(&cluster).is_some()).await;
+    cluster
+}
+
+fn group(cluster: &Cluster, name: &str) -> Option<Group> {
+    cluster.node(name)?.group(BESIDE).cloned()
+}
+
+fn leader(cluster: &Cluster) -> Option<(&'static str, Group)> {
+    NAMES.into_iter().filter_map(|name| Some((name, group(cluster, name)?))).find(|(_, group)| group.is_leader())
+}
+
+fn store(cluster: &Cluster, name: &'static str) -> MemStore {
+    cluster.beside.as_ref().unwrap().lock().unwrap().entry(name).or_default().clone()
+}
+
+fn voters(cluster: &Cluster, name: &str) -> Vec<NodeId> {
+    let mut voters = group(cluster, name).map(|group| group.status().voters).unwrap_or_default();
+    voters.sort_unstable();
+    voters
+}
+
+fn voters_of_main(cluster: &Cluster, name: &str) -> Vec<NodeId> {
+    let members = cluster.node(name).map(|node| node.status().members).unwrap_or_default();
+    let mut voters: Vec<NodeId> = members.iter().filter(|member| member.voter).map(|member| member.id).collect();
+    voters.sort_unstable();
+    voters
+}
+
+/// Writes to the second group until the write is acknowledged.
+async fn write(cluster: &Cluster, text: &'static str) -> Position {
+    let deadline = Instant::now() + SOON;
+    loop {
+        assert!(Instant::now() < deadline, "{text} was never acknowledged");
+        if let Some((_, group)) = leader(cluster)
+            && let Ok(Ok((position, _))) =
+                timeout(Duration::from_secs(2), group.propose(Bytes::from_static(text.as_bytes()))).await
+        {
+            return position;
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+fn has(store: &MemStore, text: &str) -> bool {
+    store.kept().proposals.iter().any(|(_, bytes)| bytes == text)
+}
+
+#[test]
+fn each_group_has_its_own_log_and_positions() {
+    let world = SimWorld::new(81);
+    let done = world.run(async {
+        let cluster = born(&world).await;
+        for number in 0..20 {
+            cluster.write(&format!("to main {number}")).await;
+        }
+        let written = write(&cluster, "beside").await;
+        assert_eq!(written.group, BESIDE);
+        assert!(written.index < 20, "it does not count the entries of main: {written}");
+        let everywhere = || NAMES.iter().all(|name| has(&store(&cluster, name), "beside"));
+        cluster.until("the write on all nodes", everywhere).await;
+        assert!(NAMES.iter().all(|name| !has(&cluster.store(name), "beside")), "main does not have it");
+        for name in NAMES {
+            let position = group(&cluster, name).unwrap().read_position().await.unwrap();
+            assert!(position.group == BESIDE && position.index >= written.index && position.index < 20, "{position}");
+            let main = cluster.node(name).unwrap().main().read_position().await.unwrap();
+            assert!(main.group == GroupId::MAIN && main.index >= 20, "{main}");
+            let status = cluster.node(name).unwrap().status();
+            let beside: Vec<_> = status.groups.iter().map(|group| group.applied.group).collect();
+            assert_eq!((status.applied.group, beside.as_slice()), (GroupId::MAIN, &[BESIDE][..]));
+        }
+        cluster.check().await;
+    });
+    done.unwrap();
+}
+
+#[test]
+fn a_wiped_node_is_replaced_in_all_groups() {
+    let world = SimWorld::new(82);
+    let done = world.run(async {
+        let cluster = born(&world).await;
+        write(&cluster, "before").await;
+        let (victim, _) = leader(&cluster).unwrap();
+        let old = cluster.node(victim).unwrap().status().node;
+        cluster.wipe(victim).await;
+        write(&cluster, "while it is gone").await;
+        cluster.start(victim);
+        let follows = |name: &str| {
+            let voters = voters(&cluster, name);
+            voters.len() == NAMES.len() && !voters.contains(&old) && voters == voters_of_main(&cluster, name)
+        };
+        cluster.until("the new member's vote in both groups", || NAMES.iter().all(|name| follows(name))).await;
+        let has_all = |store: MemStore| has(&store, "before") && has(&store, "while it is gone");
+        cluster.until("its data", || has_all(store(&cluster, victim))).await;
+        cluster.check().await;
+    });
+    done.unwrap();
+}
+
+/// The members of `main` change again only after the group has followed, so each change finds a majority of it.
+#[test]
+fn a_group_follows_members_that_are_added_and_removed() {
+    let world = SimWorld::new(83);
+    let done = world.run(async {
+        let cluster = born(&world).await;
+        write(&cluster, "before").await;
+        cluster.start("d");
+        admit(&cluster, &admission("d")).await.unwrap();
+        let gone = follower(&cluster);
+        super::members::remove(&cluster, gone, false).await.unwrap();
+        let left: Vec<_> = NAMES.into_iter().chain(["d"]).filter(|name| *name != gone).collect();
+        let follows = |name: &str| {
+            let voters = voters(&cluster, name);
+            voters.len() == left.len() && voters == voters_of_main(&cluster, name)
+        };
+        cluster.until("the group's new voters", || left.iter().all(|name| follows(name))).await;
+        write(&cluster, "after").await;
+        cluster.until("it on the new member", || has(&store(&cluster, "d"), "after")).await;
+        cluster
+            .until("the end of the removed", || cluster.node(gone).is_none_or(|node| node.removed().is_some()))
+            .await;
+    });
+    done.unwrap();
+}
+
+#[test]
+fn a_group_survives_the_loss_of_its_leader_and_of_power() {
+    let world = SimWorld::new(84);
+    let done = world.run(async {
+        let cluster = born(&world).await;
+        write(&cluster, "one").await;
+        let (name, _) = leader(&cluster).unwrap();
+        cluster.crash(name).await;
+        write(&cluster, "two").await;
+        cluster.start(name);
+        for name in NAMES {
+            cluster.crash(name).await;
+        }
+        NAMES.into_iter().for_each(|name| cluster.start(name));
+        write(&cluster, "three").await;
+        let is_whole = |name| ["one", "two", "three"].iter().all(|text| has(&store(&cluster, name), text));
+        cluster.until("all writes on all nodes", || NAMES.into_iter().all(is_whole)).await;
+        let histories = NAMES.map(|name| store(&cluster, name).kept().proposals);
+        assert!(histories.iter().all(|history| *history == histories[0]), "the nodes differ");
+    });
+    done.unwrap();
+}
+
+/// A node that comes back after the log was purged gets an image of the second group.
+#[test]
+fn an_image_of_a_group_replaces_the_store_of_that_group() {
+    let world = SimWorld::new(85);
+    let done = world.run(async {
+        let cluster = born_with(&world, 64 << 10).await;
+        write(&cluster, "early").await;
+        let (leads, _) = leader(&cluster).unwrap();
+        let victim = NAMES.into_iter().find(|name| *name != leads).unwrap();
+        cluster.wipe(victim).await;
+        let purged = |name: &&str| group(&cluster, name).is_some_and(|group| group.log.purged().is_some());
+        let large: &'static str = "x".repeat(300 << 10).leak();
+        for _ in 0..24 {
+            write(&cluster, large).await;
+        }
+        cluster.until("a purge", || NAMES.iter().filter(|name| **name != victim).all(&purged)).await;
+        cluster.start(victim);
+        cluster.until("its data", || has(&store(&cluster, victim), "early")).await;
+        assert!(store(&cluster, victim).installed() > 0);
+        assert_eq!(store(&cluster, victim).applied().log_id.map(|id| id.index > 20), Some(true));
+    });
+    done.unwrap();
+}
