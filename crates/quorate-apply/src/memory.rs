@@ -1,7 +1,7 @@
 //! An engine that keeps its data in memory: one ordered map, with a journal to undo changes.
 //!
-//! Committed data survive [`Memory::restarted`] as if they were on a disk, so the same tests run as for a file.
-//! [`items`](crate::items) is its store.
+//! Committed data survive [`Memory::restarted`] as if they were on a disk, so the same tests run as for a file. They
+//! can be encoded ([`state`]). [`items`](crate::items) is its store.
 //!
 //! # Invariants
 //!
@@ -14,8 +14,13 @@ use std::ops::RangeInclusive;
 
 use bytes::Bytes;
 use quorate_model::{Failure, REJECTIONS_MAX, StoreFault, StoreIdentity, Topic};
+use xxhash_rust::xxh3::Xxh3;
 
 use crate::{Allowance, AppliedRow, Engine, Records, Scope, SessionRecord};
+
+mod state;
+
+pub use state::STATE_BYTES_MAX;
 
 /// The key of a record, or of an item of a store.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -83,6 +88,29 @@ impl Memory {
             (Key::Row(table, key), Record::Row(value)) => Some((*table, key, value)),
             _ => None,
         })
+    }
+
+    /// Returns the hash of the rows of all stores: the XXH3 (64 bits, seed 0) of each row's table, key and value. The
+    /// key and the value each follow their length (8 bytes, little-endian).
+    pub fn rows_hash(&self) -> u64 {
+        let mut hash = Xxh3::new();
+        for (table, key, value) in self.rows() {
+            hash.update(&[table]);
+            for bytes in [key, value] {
+                hash.update(&(bytes.len() as u64).to_le_bytes());
+                hash.update(bytes);
+            }
+        }
+        hash.digest()
+    }
+
+    /// Returns the applied row: the identity of the data, the latest stamp and the outcome hash. `None` if the data are
+    /// damaged.
+    pub fn applied_record(&self) -> Option<&AppliedRow> {
+        match self.map.get(&Key::Applied) {
+            Some(Record::Applied(row)) => Some(row),
+            _ => None,
+        }
     }
 
     /// Returns all committed data as a text, for comparison.
@@ -201,10 +229,7 @@ impl Engine for Memory {
 
 impl Records for Memory {
     fn applied_row(&mut self) -> Result<AppliedRow, StoreFault> {
-        match self.map.get(&Key::Applied) {
-            Some(Record::Applied(row)) => Ok(row.clone()),
-            _ => Err(StoreFault::Damaged("the applied row is missing".to_owned())),
-        }
+        self.applied_record().cloned().ok_or_else(|| StoreFault::Damaged("the applied row is missing".to_owned()))
     }
 
     fn write_applied_row(&mut self, row: &AppliedRow) -> Result<(), StoreFault> {

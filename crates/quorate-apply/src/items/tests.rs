@@ -36,8 +36,11 @@ impl Fixture for InMemory {
         (Self, Memory::new(quorate_model::StoreIdentity::default()))
     }
 
+    /// What comes back from encoded data is what the engine itself keeps.
     fn restart(&mut self, mut machine: Memory) -> Memory {
-        machine.restarted()
+        let decoded = Memory::decode(&machine.encode().unwrap()).unwrap();
+        assert_eq!(decoded.dump(), machine.restarted().dump());
+        decoded
     }
 
     fn setup(&self) -> Vec<Command> {
