@@ -6,8 +6,9 @@
 //! ([`session`]), the clock of stamps, staging until COMMIT, entries one by one after a transaction was lost, the
 //! outcome hash ([`outcome_hash`]), work ahead, and dry runs ([`applier`]).
 //!
-//! [`memory`] is an engine that keeps its data in memory, and [`items`] a small store on it, for tests. `suite` has the
-//! tests that every machine must pass.
+//! [`memory`] is an engine that keeps its data in memory, and [`items`] a small store on it, for tests;
+//! [`memory_store`] keeps both in a file, as the state machine of a group. `suite` has the tests that every machine
+//! must pass.
 //!
 //! # Invariants
 //!
@@ -23,6 +24,7 @@ pub mod applier;
 pub mod items;
 pub mod machine;
 pub mod memory;
+pub mod memory_store;
 pub mod outcome_hash;
 mod rejected;
 pub mod row;

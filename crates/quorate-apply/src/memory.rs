@@ -1,7 +1,8 @@
 //! An engine that keeps its data in memory: one ordered map, with a journal to undo changes.
 //!
 //! Committed data survive [`Memory::restarted`] as if they were on a disk, so the same tests run as for a file. They
-//! can be encoded ([`state`]). [`items`](crate::items) is its store.
+//! can be encoded ([`state`]), and [`memory_store`](crate::memory_store) keeps them in a file.
+//! [`items`](crate::items) is its store.
 //!
 //! # Invariants
 //!
