@@ -80,6 +80,9 @@ pub(super) enum Field<'a> {
 use Field::{Bytes as Content, Double, Number};
 
 /// Iterates over the fields of a message, whose tags must not descend.
+///
+/// Taking a field is inlined into each decoder, even where the compiler thinks it too large: there the tags are
+/// constants, and a field stays in registers.
 pub(super) struct Fields<'a> {
     rest: &'a [u8],
     whole: &'a Bytes,
@@ -90,6 +93,7 @@ pub(super) struct Fields<'a> {
 impl<'a> Iterator for Fields<'a> {
     type Item = Result<(u32, Field<'a>), Flaw>;
 
+    #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         (!self.rest.is_empty()).then(|| self.field())
     }
@@ -100,6 +104,7 @@ impl<'a> Fields<'a> {
         Self { rest: part.bytes, whole: part.whole, last: 0 }
     }
 
+    #[inline(always)]
     fn field(&mut self) -> Result<(u32, Field<'a>), Flaw> {
         let key = self.varint()?;
         let field = match key & KEY_TYPE {
@@ -126,6 +131,7 @@ impl<'a> Fields<'a> {
         Ok((number, field))
     }
 
+    #[inline(always)]
     fn varint(&mut self) -> Result<u64, Flaw> {
         match self.rest.split_first() {
             // Most numbers are small.
@@ -133,9 +139,14 @@ impl<'a> Fields<'a> {
                 self.rest = rest;
                 Ok((*byte).into())
             }
-            _ => decode_varint(&mut self.rest).map_err(|_| SHORT),
+            _ => long_varint(&mut self.rest),
         }
     }
+}
+
+#[inline(never)]
+fn long_varint(bytes: &mut &[u8]) -> Result<u64, Flaw> {
+    decode_varint(bytes).map_err(|_| SHORT)
 }
 
 /// Reverses the `zigzag` of [`super::encode`].
@@ -153,6 +164,7 @@ fn text(part: Part<'_>) -> Result<String, Flaw> {
 
 /// Adds to a list, or fails if it is full. The check is made here so that a hostile message can't fill the memory with
 /// elements before `check_limits` counts them.
+#[inline]
 fn push<T>(list: &mut Vec<T>, max: usize, item: T) -> Result<(), Flaw> {
     if list.len() >= max {
         return Err(TOO_MANY);
@@ -202,6 +214,7 @@ impl Decode for Origin {
 }
 
 /// Returns the only field of a message that has one of several fields.
+#[inline(always)]
 pub(super) fn only_field(part: Part<'_>) -> Result<(u32, Field<'_>), Flaw> {
     let mut fields = Fields::of(part);
     let field = fields.field()?;
@@ -344,6 +357,7 @@ impl Decode for Value {
 }
 
 /// Decodes the value, other than NULL, that a field contains.
+#[inline]
 fn value(field: (u32, Field<'_>)) -> Result<Value, Flaw> {
     match field {
         (1, Number(number)) => Ok(Value::Integer(unzigzag(number))),
@@ -384,11 +398,14 @@ impl Decode for Returned {
 /// A row.
 impl Decode for Vec<Value> {
     fn decode(part: Part<'_>) -> Result<Self, Flaw> {
-        let value = |field: Result<_, _>| match field? {
-            (1, Content(part)) => Value::decode(part),
-            _ => Err(Flaw::Unknown),
-        };
-        Fields::of(part).map(value).collect()
+        let mut row = Self::new();
+        for field in Fields::of(part) {
+            match field? {
+                (1, Content(part)) => row.push(Value::decode(part)?),
+                _ => return Err(Flaw::Unknown),
+            }
+        }
+        Ok(row)
     }
 }
 
@@ -404,11 +421,14 @@ impl Decode for Outcome {
 
 impl Decode for Reply {
     fn decode(part: Part<'_>) -> Result<Self, Flaw> {
-        let result = |field: Result<_, _>| match field? {
-            (1, Content(part)) => CommandResult::decode(part),
-            _ => Err(Flaw::Unknown),
-        };
-        Ok(Self { results: Fields::of(part).map(result).collect::<Result<_, _>>()? })
+        let mut reply = Self::default();
+        for field in Fields::of(part) {
+            match field? {
+                (1, Content(part)) => reply.results.push(CommandResult::decode(part)?),
+                _ => return Err(Flaw::Unknown),
+            }
+        }
+        Ok(reply)
     }
 }
 
