@@ -61,8 +61,9 @@ impl DecodeError {
 
 /// Encodes a proposal, or fails when it is larger than the limit.
 pub fn encode_proposal(proposal: &Proposal) -> Result<Bytes, Failure> {
-    check_size(proposal.encoded_len())?;
-    Ok(proposal.encode().into())
+    let size = proposal.encoded_len();
+    check_size(size)?;
+    Ok(proposal.encode_sized(size).into())
 }
 
 /// Fails for an encoded proposal that exceeds the limit: no message between nodes could carry it.

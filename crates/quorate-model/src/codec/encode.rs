@@ -3,7 +3,7 @@
 //!
 //! A message lists its fields once ([`Message::put`]), both for computing its length and for writing it.
 
-use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, key_len};
+use prost::encoding::{WireType, encode_varint, encoded_len_varint, key_len};
 
 use super::{FAILED, PIPELINE, family};
 use crate::{
@@ -24,7 +24,12 @@ pub(super) trait Message {
     }
 
     fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(self.encoded_len());
+        self.encode_sized(self.encoded_len())
+    }
+
+    /// Encodes a message whose length is known.
+    fn encode_sized(&self, length: usize) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(length);
         self.put(&mut bytes);
         bytes
     }
@@ -111,26 +116,46 @@ impl Out for Length {
     }
 }
 
+/// Always inlined: where the tag is a constant, this writes one byte.
+#[inline(always)]
+fn put_key(out: &mut Vec<u8>, tag: u32, wire_type: WireType) {
+    put_varint(out, u64::from(tag << 3 | wire_type as u32));
+}
+
+#[inline(always)]
+fn put_varint(out: &mut Vec<u8>, number: u64) {
+    match u8::try_from(number) {
+        // Most numbers are small.
+        Ok(byte) if byte < 0x80 => out.push(byte),
+        _ => put_long_varint(out, number),
+    }
+}
+
+#[inline(never)]
+fn put_long_varint(out: &mut Vec<u8>, number: u64) {
+    encode_varint(number, out);
+}
+
 impl Out for Vec<u8> {
     fn number(&mut self, tag: u32, number: u64) {
-        encode_key(tag, WireType::Varint, self);
-        encode_varint(number, self);
+        put_key(self, tag, WireType::Varint);
+        put_varint(self, number);
     }
 
     fn double(&mut self, tag: u32, number: f64) {
-        encode_key(tag, WireType::SixtyFourBit, self);
+        put_key(self, tag, WireType::SixtyFourBit);
         self.extend_from_slice(&number.to_le_bytes());
     }
 
     fn bytes(&mut self, tag: u32, bytes: &[u8]) {
-        encode_key(tag, WireType::LengthDelimited, self);
-        encode_varint(bytes.len() as u64, self);
+        put_key(self, tag, WireType::LengthDelimited);
+        put_varint(self, bytes.len() as u64);
         self.extend_from_slice(bytes);
     }
 
     fn message(&mut self, tag: u32, message: &impl Message) {
-        encode_key(tag, WireType::LengthDelimited, self);
-        encode_varint(message.encoded_len() as u64, self);
+        put_key(self, tag, WireType::LengthDelimited);
+        put_varint(self, message.encoded_len() as u64);
         message.put(self);
     }
 }
@@ -153,7 +178,7 @@ impl Out for Canonical<'_> {
     }
 
     fn message(&mut self, tag: u32, message: &impl Message) {
-        encode_key(tag, WireType::LengthDelimited, self.0);
+        put_key(self.0, tag, WireType::LengthDelimited);
         let begin = self.0.len();
         message.put(self);
         let length = self.0.len().saturating_sub(begin) as u64;
