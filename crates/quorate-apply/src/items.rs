@@ -46,6 +46,11 @@ impl Memory {
         self.find(key).filter(|item| exists(item, now)).map(|item| item.value)
     }
 
+    /// Returns the keys of all items, including those that have expired and are not swept yet.
+    pub fn item_keys(&self) -> impl Iterator<Item = &Bytes> {
+        self.rows().filter(|(table, ..)| *table == ITEMS).map(|(_, key, _)| key)
+    }
+
     fn find(&self, key: &Bytes) -> Option<Item> {
         let (due, _) = self.row(ITEMS, key)?.split_first_chunk::<TIME_BYTES>()?;
         let value = self.row(ITEMS, key)?.slice(TIME_BYTES..);

@@ -21,6 +21,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use quorate_env::disk::Disk;
 use quorate_env::lock;
+use quorate_env::mutant::Mutant;
 use quorate_model::{
     Applied, Entry, ImageSink, ImageSource, OnApplied, Outcome, RunningStatement, StateMachine, StoreFault,
     StoreIdentity,
@@ -300,7 +301,15 @@ impl StateMachine for MemoryStore {
         self.report(fault);
     }
 
-    fn prefetch(&self, _: Vec<Entry>) {}
+    /// Runs nothing ahead: it would save nothing.
+    fn prefetch(&self, entries: Vec<Entry>) {
+        if Mutant::WokenBeforeCommit.is_on()
+            && let Ok(mut ahead) = Applier::new(lock(&self.core).machine().clone(), self.level)
+        {
+            let _ = ahead.apply_batch(&entries, &mut Vec::new());
+            self.waits.wake(&ahead.take_touched());
+        }
+    }
 
     /// Writes a checkpoint first if the store rests: see the module's documentation.
     fn durable(&self) -> Applied {

@@ -5,8 +5,9 @@
 //! little-endian), followed by the canonical bytes of the outcome if the entry holds a proposal
 //! ([`append_canonical_outcome`]).
 
-use quorate_model::Outcome;
+use quorate_env::mutant::Mutant;
 use quorate_model::codec::append_canonical_outcome;
+use quorate_model::{CommandResult, Outcome};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// The hash, with a buffer that each step reuses.
@@ -31,18 +32,22 @@ impl OutcomeHash {
     pub fn update(&mut self, index: u64, outcome: Option<&Outcome>) {
         self.bytes.clear();
         self.bytes.extend_from_slice(&index.to_le_bytes());
-        if let Some(outcome) = outcome {
+        if let Some(outcome) = outcome.filter(|outcome| !is_left_out(outcome)) {
             append_canonical_outcome(&mut self.bytes, outcome);
         }
         self.value = xxh3_64_with_seed(&self.bytes, self.value);
     }
 }
 
+/// Whether the deliberate bug [`Mutant::FamilyNotHashed`] leaves an outcome out.
+fn is_left_out(outcome: &Outcome) -> bool {
+    let is_items = |result: &CommandResult| matches!(result, CommandResult::Items(_));
+    Mutant::FamilyNotHashed.is_on() && outcome.as_ref().is_ok_and(|reply| reply.results.iter().any(is_items))
+}
+
 #[cfg(test)]
 mod tests {
-    use quorate_model::{
-        CommandResult, ControlReply, Failure, FailureKind, Reply, SessionId, SqlReply, StatementResult, Value,
-    };
+    use quorate_model::{ControlReply, Failure, FailureKind, Reply, SessionId, SqlReply, StatementResult, Value};
 
     use super::*;
 

@@ -56,6 +56,14 @@ pub enum Mutant {
     LevelNotChecked,
     /// A pipeline fails as a whole when a command ends its transaction.
     PipelineIsAtomic,
+    /// A tick sweeps by the clock of the node that applies it, not by the stamp.
+    TickReadsClock,
+    /// Waiters are woken when an entry is run ahead of its commit.
+    WokenBeforeCommit,
+    /// The outcome hash leaves out the replies of one family.
+    FamilyNotHashed,
+    /// A read position of `main` is taken for one of another group.
+    PositionOfMain,
     /// A write forwarded to a leader that did not answer counts as not done.
     ForwardedIsNotDone,
     /// A write in doubt whose session has expired counts as not done, and is done again by the next session.
@@ -111,18 +119,18 @@ pub enum Mutant {
 use Mutant::{
     AbsentVoterIgnored, AcknowledgedBeforeSync, AgeNotChecked, AheadByIndex, AppendNotAwaited, AppliedBeforeLogged,
     AppliedIsRejected, CheckpointDuringHold, CheckpointWithoutSync, DeferredKeysAtBatch, DryRunNotChecked,
-    ExpiredIsFresh, ExpiredIsNotDone, ExtensionsOfProcess, ForwardedIsNotDone, FoundedFromDamaged, HaltForgotten,
-    ImageNotReadAgain, ImageOfPartialCheckpoint, ImagePositionOff, LeaderRestored, LearnerServes, LevelNotChecked,
-    LostIdentityReused, MigrationNotReadAgain, MoveNotAnnounced, OneIsBelieved, OutcomeNotKept, OutcomesNotCompared,
-    PipelineIsAtomic, PurgedBeforeDurable, ReadChecksIgnored, ReadDamageIgnored, ReadWithoutQuorum, ReadersNotCounted,
-    RejectedByMinority, RetryIsNew, SeedCarriedOver, SegmentReusedEarly, SessionsForgotten, SessionsOutsideTransaction,
-    SnapshotNotKept, StaleFrameAccepted, StuckNotNoted, SyncBelievedAgain, SyncErrorIgnored, TornFrameAccepted,
-    VoteNotAwaited,
+    ExpiredIsFresh, ExpiredIsNotDone, ExtensionsOfProcess, FamilyNotHashed, ForwardedIsNotDone, FoundedFromDamaged,
+    HaltForgotten, ImageNotReadAgain, ImageOfPartialCheckpoint, ImagePositionOff, LeaderRestored, LearnerServes,
+    LevelNotChecked, LostIdentityReused, MigrationNotReadAgain, MoveNotAnnounced, OneIsBelieved, OutcomeNotKept,
+    OutcomesNotCompared, PipelineIsAtomic, PositionOfMain, PurgedBeforeDurable, ReadChecksIgnored, ReadDamageIgnored,
+    ReadWithoutQuorum, ReadersNotCounted, RejectedByMinority, RetryIsNew, SeedCarriedOver, SegmentReusedEarly,
+    SessionsForgotten, SessionsOutsideTransaction, SnapshotNotKept, StaleFrameAccepted, StuckNotNoted,
+    SyncBelievedAgain, SyncErrorIgnored, TickReadsClock, TornFrameAccepted, VoteNotAwaited, WokenBeforeCommit,
 };
 
 impl Mutant {
     /// All mutants.
-    pub const ALL: [Self; 48] = [
+    pub const ALL: [Self; 52] = [
         AcknowledgedBeforeSync,
         SyncErrorIgnored,
         StaleFrameAccepted,
@@ -146,6 +154,10 @@ impl Mutant {
         DryRunNotChecked,
         LevelNotChecked,
         PipelineIsAtomic,
+        TickReadsClock,
+        WokenBeforeCommit,
+        FamilyNotHashed,
+        PositionOfMain,
         ForwardedIsNotDone,
         ExpiredIsNotDone,
         ExpiredIsFresh,

@@ -32,6 +32,7 @@ use crate::vfs;
 use crate::watched::Watched;
 
 mod address;
+mod beside;
 mod found;
 mod life;
 mod operator;
@@ -41,6 +42,7 @@ mod revival;
 #[cfg(test)]
 mod tests;
 
+pub use beside::BESIDE;
 pub use life::End;
 use life::{Life, Lives, Tuning};
 
@@ -75,6 +77,8 @@ pub struct Cluster {
     names: &'static [&'static str],
     tuning: Tuning,
     history: History,
+    /// The history of the group beside `main`.
+    beside: History,
     durability: Durability,
     keeps_disks: bool,
     lives: Arc<Mutex<Lives>>,
@@ -87,7 +91,8 @@ impl Cluster {
         let names = if is_large { NAMES.as_slice() } else { NAMES.split_at(SMALL).0 };
         let tuning = Tuning::draw(world.rng());
         let (world, history, keeps_disks) = (world.clone(), history.clone(), world.rng().chance(0.3));
-        Self { world, names, tuning, history, durability, keeps_disks, lives: Arc::default() }
+        let beside = history.beside("beside main: ");
+        Self { world, names, tuning, history, beside, durability, keeps_disks, lives: Arc::default() }
     }
 
     /// Returns the names of its nodes.
@@ -178,9 +183,10 @@ impl Cluster {
         let (inside, rng, cluster, who) = (env.clone(), env.rng().fork(), self.clone(), who.to_owned());
         let tuning = self.tuning;
         let level = if is_current { FORMAT_LEVEL } else { FORMAT_LEVEL - 1 };
+        let open_items = self.open_items(name, &who, &inside, level);
         SimHooks {
             level: Some(level),
-            groups: BTreeMap::new(),
+            groups: [(BESIDE, open_items)].into(),
             log_segment_bytes: Some(SEGMENT_BYTES),
             tune: Some(Arc::new(move |options| {
                 options.checkpoint_bytes = tuning.checkpoint_bytes;
@@ -190,8 +196,8 @@ impl Cluster {
                 options.piece_blocks = tuning.piece_blocks;
             })),
             watch: Some(Arc::new(move |store| {
-                cluster.found(name, &who, &store);
-                let logged = cluster.logged(name);
+                cluster.found(name, &who, GroupId::MAIN, &store);
+                let (store, logged) = (Arc::new(store), cluster.logged(name, GroupId::MAIN));
                 let watched = Arc::new(Watched::new(&inside, who.clone(), store, cluster.history.clone(), logged));
                 cluster.with_life(name, |life| life.store = Arc::downgrade(&watched));
                 watched
@@ -204,7 +210,7 @@ impl Cluster {
         let life = self.lives().now.remove(name);
         let Some(Life { who, node, reader, slot, .. }) = life else { return };
         self.world.trace().add(&who, format_args!("{end:?}"));
-        if self.forgets(end) || self.history.has_failed_to_install(&who) || self.history.is_tampered(name) {
+        if self.forgets(end) || self.has_failed_to_install(&who) || self.history.is_tampered(name) {
             let mut lives = self.lives();
             let losses = lives.losses.entry(name).or_default();
             losses.all += 1;
@@ -216,8 +222,10 @@ impl Cluster {
         }
         // In both cases the database may end after the log. A power failure may remove entries from the log that a
         // majority of other nodes had synced, and an image is in place before the log records it.
-        if end == End::Power || self.history.has_installed(&who) {
-            self.set_ahead(name, true);
+        for group in [GroupId::MAIN, BESIDE] {
+            if end == End::Power || self.history_of(group).has_installed(&who) {
+                self.set_ahead(name, group, true);
+            }
         }
         drop((node, reader));
         match end {
@@ -260,6 +268,7 @@ impl Cluster {
         });
         if let Some(who) = doomed {
             self.history.may_lose_images(&who);
+            self.beside.may_lose_images(&who);
             make(&self.world.disk(name));
         }
     }
@@ -359,13 +368,17 @@ impl Cluster {
             && leader.members.len() == self.names.len()
             && statuses.iter().all(|status| is_voter(status) && status.applied.index >= leader.committed_index)
             && !self.has_foreign_data()
+            && self.beside_is_whole()
     }
 
-    /// Whether all nodes serve and have applied up to the same index.
+    /// Whether all nodes serve and have applied both groups up to the same index.
     pub fn indexes_are_equal(&self) -> bool {
-        let index = |name: &&'static str| self.node(name).map(|node| node.status().applied.index);
-        let indexes: Vec<Option<u64>> = self.names.iter().map(index).collect();
-        indexes.iter().all(|index| index.is_some() && Some(index) == indexes.first())
+        let indexes = |name: &&'static str| {
+            let status = self.node(name)?.status();
+            Some((status.applied.index, self.group(name)?.status().applied.index))
+        };
+        let all: Vec<Option<(u64, u64)>> = self.names.iter().map(indexes).collect();
+        all.iter().all(|indexes| indexes.is_some() && Some(indexes) == all.first())
     }
 
     /// Waits until a condition holds. Returns whether it held within the limit.
@@ -397,6 +410,7 @@ impl Cluster {
                 self.history.leads(&who, status.term, status.node);
                 self.history.leader_holds(&who, status.term, status.last_index);
             }
+            self.look_beside(name, &who, status.node);
             if let Some(reason) = status.stopped {
                 let is_excused = is_doomed || self.history.is_spoiled(name) || self.has_ended_stuck(name);
                 self.complain(is_excused, &who, format!("has stopped: {reason}"));
@@ -439,17 +453,18 @@ impl Cluster {
                 Ok(None) => {}
                 Err(error) => self.history.violation(format!("the database of {who} can't be read: {error}")),
             }
+            self.sample_beside(name, &who);
         }
     }
 
-    /// Returns the hash of each entry, by index, in the log of a node that is down.
-    pub fn log(&self, name: &'static str) -> Result<BTreeMap<u64, String>, String> {
+    /// Returns the hash of each entry, by index, in the log of a group on a node that is down.
+    pub fn log(&self, name: &'static str, group: GroupId) -> Result<BTreeMap<u64, String>, String> {
         let options = WalOptions { segment_bytes: SEGMENT_BYTES, ..WalOptions::new(1) };
         let dir = Path::new(DATA_DIR).join("log");
         let opened = Wal::open(Arc::new(self.world.disk(name)), &dir, options).map_err(|error| error.to_string())?;
-        let first = opened.wal.purged(GroupId::MAIN).map_or(1, |id| id.index + 1);
-        let last = opened.wal.last_log_id(GroupId::MAIN).map_or(0, |id| id.index);
-        let entries = opened.wal.entries(GroupId::MAIN, first..last + 1, usize::MAX);
+        let first = opened.wal.purged(group).map_or(1, |id| id.index + 1);
+        let last = opened.wal.last_log_id(group).map_or(0, |id| id.index);
+        let entries = opened.wal.entries(group, first..last + 1, usize::MAX);
         let hash =
             |(id, bytes): (quorate_model::LogId, bytes::Bytes)| (id.index, format!("{id} {:x}", xxh3_64(&bytes)));
         Ok(entries.map_err(|error| error.to_string())?.into_iter().map(hash).collect())

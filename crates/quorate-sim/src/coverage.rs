@@ -83,7 +83,7 @@ pub struct Coverage {
 }
 
 /// What a run of many seeds must have met in addition to faults.
-const HAPPENINGS: [&str; 28] = [
+const HAPPENINGS: [&str; 32] = [
     WORK_RIGHT,
     WORK_WRONG,
     TRANSACTION,
@@ -112,6 +112,10 @@ const HAPPENINGS: [&str; 28] = [
     NOT_TICKED,
     AILED,
     REJECTED,
+    ITEM_TAKEN,
+    ITEM_EXPIRED,
+    ITEM_WAITED,
+    LED_APART,
 ];
 
 /// Statements that some nodes could not apply: those that took effect, and those that the cluster rejected.
@@ -176,6 +180,14 @@ pub const NOT_EXTENDED: &str = "write by a function that one voter lacks";
 /// because not all nodes ran that version yet.
 pub const TICKED: &str = "tick";
 pub const NOT_TICKED: &str = "tick that one node can't read";
+
+/// What happened to items of the group beside `main`: taken, expired and swept, added while a waiter waited for it.
+pub const ITEM_TAKEN: &str = "item that was taken";
+pub const ITEM_EXPIRED: &str = "item that expired";
+pub const ITEM_WAITED: &str = "item that was waited for";
+
+/// Steps of clients while different nodes led the two groups.
+pub const LED_APART: &str = "groups led by different nodes";
 
 impl Coverage {
     /// Counts a fault that strikes a node which is in these phases.

@@ -1,15 +1,14 @@
 //! The history of what all nodes have applied in all their process lives. Each new observation is compared with it.
 //!
 //! Invariants that it checks: an index has one log id, one payload and one outcome, on every node and each time that it
-//! is applied; the state at an index has one hash; a leader id leads in one life, and was elected by a majority that
-//! remembers it.
+//! is applied; the state at an index has one hash, and its outcome hash is that of the outcomes that were told; a leader
+//! id leads in one life, and was elected by a majority that remembers it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
-use quorate_apply::outcome_hash::OutcomeHash;
 use quorate_apply::session::SESSION_IDLE_NANOS;
 use quorate_consensus::ClusterId;
 use quorate_env::lock;
@@ -17,9 +16,11 @@ use quorate_env_sim::Trace;
 use quorate_model::{Applied, FailureKind, LogId, NodeId, Outcome, Stamp, StoreFault, codec};
 use xxhash_rust::xxh3::xxh3_64;
 
+use self::running::Running;
 pub use self::told::GivenEntry;
 
 mod harm;
+mod running;
 mod told;
 
 /// The number of violations whose texts are kept.
@@ -31,7 +32,10 @@ pub struct History(Arc<Inner>);
 
 struct Inner {
     trace: Trace,
+    /// The name of the group, if it is not `main`, at the begin of each violation.
+    group: &'static str,
     known: Mutex<Known>,
+    violations: Arc<Mutex<Vec<String>>>,
 }
 
 #[derive(Default)]
@@ -70,6 +74,7 @@ struct Known {
     compared: u64,
     /// Hints to work ahead of commit that were right, and those that were wrong.
     prefetched: (u64, u64),
+    running: Running,
     /// The time stamp of each proposal, by index. The id of a session is the index of its first proposal.
     stamps: BTreeMap<u64, u64>,
     /// The hashes of the proposals that were done. All attempts at a write have the same bytes, and so the same hash.
@@ -77,7 +82,6 @@ struct Known {
     /// Entries that were refused because their sessions had been idle for too long, and those of them whose write had
     /// been done by an earlier attempt.
     expired: (u64, u64),
-    violations: Vec<String>,
 }
 
 /// What is known about the entry at an index.
@@ -136,7 +140,13 @@ pub struct State {
 impl History {
     /// Creates an empty history that records its events in `trace`.
     pub fn new(trace: &Trace) -> Self {
-        Self(Arc::new(Inner { trace: trace.clone(), known: Mutex::default() }))
+        Self(Arc::new(Inner { trace: trace.clone(), group: "", known: Mutex::default(), violations: Arc::default() }))
+    }
+
+    /// Creates the history of another group of the same nodes. The two share their violations.
+    pub fn beside(&self, group: &'static str) -> Self {
+        let (trace, violations) = (self.0.trace.clone(), Arc::clone(&self.0.violations));
+        Self(Arc::new(Inner { trace, group, known: Mutex::default(), violations }))
     }
 
     /// Records an event that is not a violation.
@@ -146,16 +156,17 @@ impl History {
 
     /// Records a violation: something that must never happen.
     pub fn violation(&self, what: String) {
+        let what = format!("{}{what}", self.0.group);
         self.0.trace.add("oracle", format_args!("{what}"));
-        let mut known = self.known();
-        if known.violations.len() < VIOLATIONS_MAX {
-            known.violations.push(what);
+        let mut violations = lock(&self.0.violations);
+        if violations.len() < VIOLATIONS_MAX {
+            violations.push(what);
         }
     }
 
     /// Returns the violations so far.
     pub fn violations(&self) -> Vec<String> {
-        self.known().violations.clone()
+        lock(&self.0.violations).clone()
     }
 
     /// Counts a fault that was drawn, and returns its number.
@@ -287,6 +298,13 @@ impl History {
     pub fn state(&self, who: &str, index: u64, state: State) {
         self.0.trace.add(who, format_args!("state {index} {:016x} {:032x}", state.outcomes, state.user));
         let mut known = self.known();
+        if let Some(told) = known.running.at(index).filter(|told| *told != state.outcomes) {
+            drop(known);
+            return self.violation(format!(
+                "at {index} {who} has the outcome hash {:016x}, and the outcomes that were told give {told:016x}",
+                state.outcomes
+            ));
+        }
         let Some((before, by)) = known.states.get(&index).cloned() else {
             known.states.insert(index, (state, who.to_owned()));
             return;
@@ -302,8 +320,8 @@ impl History {
     pub fn applied(&self, who: &str, entries: &[GivenEntry], outcomes: &[Option<Outcome>]) {
         for (given, outcome) in entries.iter().zip(outcomes) {
             let (log_id, payload) = (given.log_id, given.payload);
-            let is_proposal = given.proposal.is_some();
-            let hash = outcome.as_ref().map(|outcome| hash_of(log_id.index, outcome, is_proposal));
+            let told = outcome.as_ref().map(|outcome| canonical(outcome, given.has_outcome));
+            let hash = told.as_ref().map(|told| xxh3_64(told));
             self.0.trace.add(who, format_args!("applied {log_id} {payload:016x} {:016x}", hash.unwrap_or(0)));
             if self.is_tampered(who) {
                 continue;
@@ -312,6 +330,9 @@ impl History {
                 self.one_attempted(log_id.index, *stamp, bytes, outcome);
             }
             self.one_applied(who, log_id, payload, hash);
+            if let Some(told) = told {
+                self.known().running.told(log_id.index, told);
+            }
         }
     }
 
@@ -353,6 +374,13 @@ impl History {
         );
         drop(known);
         self.violation(text);
+    }
+
+    /// Returns the time at which the proposal at an index is applied: its stamp, or an earlier one that is later. `None`
+    /// if no node has told the stamp.
+    pub fn time_at(&self, index: u64) -> Option<u64> {
+        let known = self.known();
+        known.stamps.contains_key(&index).then(|| known.stamps.range(..=index).map(|(_, stamp)| *stamp).max())?
     }
 
     /// Returns the term of the last entry that any node has applied.
@@ -465,8 +493,11 @@ fn is_life_of(who: &str, name: &str) -> bool {
     who.rsplit_once('.').is_some_and(|(node, _)| node == name)
 }
 
-fn hash_of(index: u64, outcome: &Outcome, is_proposal: bool) -> u64 {
-    let mut hash = OutcomeHash::default();
-    hash.update(index, is_proposal.then_some(outcome));
-    hash.value()
+/// Returns what the outcome hash takes in of the outcome of an entry.
+fn canonical(outcome: &Outcome, has_outcome: bool) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if has_outcome {
+        codec::append_canonical_outcome(&mut bytes, outcome);
+    }
+    bytes
 }

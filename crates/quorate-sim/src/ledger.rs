@@ -9,6 +9,10 @@ use quorate_env::{Instant, lock};
 
 use crate::history::History;
 
+pub mod items;
+
+use items::Items;
+
 /// The highest age of the reads of bounded age.
 pub const AGE_MAX: Duration = Duration::from_secs(4);
 
@@ -64,6 +68,8 @@ struct Inner {
     migrations: (u64, u64),
     /// The results of statements that some nodes can't apply, by number.
     ails: BTreeMap<i64, End>,
+    /// The items of the group beside `main`.
+    items: Items,
     counts: Counts,
     happened: BTreeMap<&'static str, u64>,
 }
@@ -161,6 +167,11 @@ impl Ledger {
     pub fn migrated(&self, count: u64) {
         let (_, done) = &mut self.inner().migrations;
         *done = count.max(*done);
+    }
+
+    /// Returns the items of the group beside `main`.
+    pub fn items(&self) -> Items {
+        self.inner().items.clone()
     }
 
     /// Records that a read has shown this many rows. They are committed and never deleted, so later linearizable reads

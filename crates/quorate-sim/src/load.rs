@@ -22,12 +22,14 @@ use crate::ledger::{End, Held, Key, Kind, Ledger};
 
 mod ails;
 mod bursts;
+mod items;
 mod pipelines;
 mod reads;
 mod transactions;
 mod upkeep;
 
 use ails::Ails;
+use items::ItemsClient;
 use upkeep::Upkeep;
 
 /// The number of clients over the network.
@@ -159,6 +161,11 @@ impl Load {
         }
         let env = cluster.world().node("upkeep");
         load.tasks.push(env.spawn(Upkeep::new(cluster, ledger, &load.stop, calm).run(env.clone())));
+        let env = cluster.world().node("items");
+        for client in 0..items::CLIENTS {
+            let client = ItemsClient::new(cluster, ledger, &load.stop, calm, client);
+            load.tasks.push(env.spawn(client.run()));
+        }
         let env = cluster.world().node("ails");
         load.tasks.push(env.spawn(Ails::new(cluster, ledger, &load.stop, calm).run(env.clone())));
         load

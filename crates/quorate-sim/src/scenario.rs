@@ -8,9 +8,10 @@ use std::time::Duration;
 use quorate::{Level, Sql, Status, config::Durability};
 use quorate_env::{Instant, Rng, lock, sleep};
 use quorate_env_sim::SimWorld;
+use quorate_model::GroupId;
 use quorate_model::limits::FORMAT_LEVEL;
 
-use crate::cluster::{Cluster, End, SEGMENT_BYTES};
+use crate::cluster::{BESIDE, Cluster, End, SEGMENT_BYTES};
 use crate::coverage::{Coverage, DAMAGE_READ, EXPIRED, EXPIRED_RETRY, HEALED, WORK_RIGHT, WORK_WRONG};
 use crate::faults::{Crashes, Faults};
 use crate::history::History;
@@ -298,6 +299,10 @@ async fn writes(cluster: &Cluster, name: &'static str, deadline: Instant) -> Res
 /// Checks that all nodes reach the same index with the same state, and compares their data with the ledger of the
 /// clients.
 async fn compare(cluster: &Cluster, ledger: &Ledger) -> Option<()> {
+    if !cluster.until(SETTLE_MAX, Cluster::nothing_is_due).await {
+        cluster.history().violation("items that have expired are not swept".to_owned());
+        return None;
+    }
     if !cluster.until(SETTLE_MAX, |cluster| cluster.is_whole() && cluster.indexes_are_equal()).await {
         cluster.look();
         let statuses = cluster.statuses();
@@ -306,6 +311,7 @@ async fn compare(cluster: &Cluster, ledger: &Ledger) -> Option<()> {
     }
     cluster.look();
     cluster.sample();
+    cluster.compare_items(&ledger.items());
     let sql = any(cluster)?.at(Level::Linearizable);
     match cluster.reviving(load::held(&sql)).await {
         Ok(held) => ledger.check(held, cluster.history()),
@@ -316,10 +322,18 @@ async fn compare(cluster: &Cluster, ledger: &Ledger) -> Option<()> {
 
 /// Checks that the logs of the nodes hold the same entries where they overlap.
 async fn logs(cluster: &Cluster) {
-    let mut logs = Vec::new();
     for name in cluster.names() {
         cluster.end(name, End::Kill).await;
-        match cluster.log(name) {
+    }
+    for group in [GroupId::MAIN, BESIDE] {
+        compare_logs(cluster, group);
+    }
+}
+
+fn compare_logs(cluster: &Cluster, group: GroupId) {
+    let mut logs = Vec::new();
+    for name in cluster.names() {
+        match cluster.log(name, group) {
             Ok(log) => logs.push((name, log)),
             Err(error) => cluster.history().violation(format!("the log of {name} can't be read: {error}")),
         }

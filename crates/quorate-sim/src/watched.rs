@@ -1,4 +1,4 @@
-//! A wrapper of the SQLite store that reports to the history what the store is given and answers, and that knows which
+//! A wrapper of a store that reports to the history what the store is given and answers, and that knows which
 //! phases the store is in.
 //!
 //! Invariant: the wrapper passes everything on unchanged, with three exceptions: it delays entries when
@@ -16,16 +16,15 @@ use quorate_model::{
     Applied, Entry, ImageSink, ImageSource, LogId, OnApplied, Outcome, RunningStatement, StateMachine, StoreFault,
     WholeImage,
 };
-use quorate_sql::store::SqlStore;
 
 use crate::coverage::Phase;
 use crate::history::{GivenEntry, History};
 
-/// The wrapped store of one life of a node; see the module.
-pub struct Watched {
+/// A wrapped store of one life of a node; see the module.
+pub struct Watched<S> {
     env: Env,
     who: String,
-    store: SqlStore,
+    store: Arc<S>,
     history: History,
     /// The entries that the last hint announced as the next ones.
     prefetched: Mutex<Vec<LogId>>,
@@ -69,9 +68,9 @@ impl Drop for Counted {
     }
 }
 
-impl Watched {
-    /// Wraps the store of a node's life (`who`), for use by consensus.
-    pub fn new(env: &Env, who: String, store: SqlStore, history: History, logged: Logged) -> Self {
+impl<S: StateMachine> Watched<S> {
+    /// Wraps a store of a node's life (`who`), for use by consensus.
+    pub fn new(env: &Env, who: String, store: Arc<S>, history: History, logged: Logged) -> Self {
         let (applying, sending, receiving) = Default::default();
         let (prefetched, applies, stuck, late) = Default::default();
         let env = env.clone();
@@ -101,7 +100,7 @@ impl Watched {
     }
 
     /// Returns the store itself.
-    pub fn store(&self) -> &SqlStore {
+    pub fn store(&self) -> &S {
         &self.store
     }
 
@@ -122,7 +121,7 @@ impl Watched {
     }
 }
 
-impl StateMachine for Watched {
+impl<S: StateMachine> StateMachine for Watched<S> {
     fn applied(&self) -> Applied {
         self.store.applied()
     }
@@ -162,7 +161,7 @@ impl StateMachine for Watched {
         if late.is_zero() {
             return self.store.apply(entries, is_awaited, Box::new(answer));
         }
-        let store = self.store.clone();
+        let store = Arc::clone(&self.store);
         drop(self.env.spawn(async move {
             sleep(late).await;
             store.apply(entries, is_awaited, Box::new(answer));

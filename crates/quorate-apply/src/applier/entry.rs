@@ -1,5 +1,6 @@
 //! One entry: its session, its scope, its commands, and the checks at its end.
 
+use quorate_env::Env;
 use quorate_env::mutant::Mutant;
 use quorate_model::{
     Command, CommandResult, ControlCommand, ControlReply, Failure, FailureKind, Mode, Outcome, Proposal, Reply,
@@ -242,7 +243,9 @@ impl<M: Machine> Applier<M> {
                 Ok(ControlReply::Done.into())
             }
             Command::Control(ControlCommand::Tick) => {
-                self.machine.sweep(stamp.now, SWEPT_PER_TICK)?;
+                let clock = Env::current().filter(|_| Mutant::TickReadsClock.is_on());
+                let now = clock.map_or(stamp.now, |clock| clock.unix_nanos());
+                self.machine.sweep(now, SWEPT_PER_TICK)?;
                 Ok(ControlReply::Done.into())
             }
             command => self.machine.run(command, context),

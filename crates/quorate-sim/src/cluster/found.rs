@@ -7,48 +7,49 @@
 use std::path::Path;
 
 use quorate_consensus::inspect::{self, Inspection};
-use quorate_model::{GroupId, StateMachine as _};
-use quorate_sql::store::SqlStore;
+use quorate_model::{GroupId, StateMachine};
 
 use super::{Cluster, DATA_DIR};
 use crate::watched::Logged;
 
 impl Cluster {
-    /// Checks the log and the store of a node's new life (`who`), which has opened both and changed neither yet.
-    pub(super) fn found(&self, name: &'static str, who: &str, store: &SqlStore) {
+    /// Checks the log of a group and its store in a node's new life (`who`), which has opened both and changed neither
+    /// yet.
+    pub(super) fn found(&self, name: &'static str, who: &str, group: GroupId, store: &impl StateMachine) {
         let log = Inspection::read(&self.world.disk(name).watcher(), &Path::new(DATA_DIR).join("log"));
-        let Some(log) = log.ok().and_then(|mut log| log.groups.remove(&GroupId::MAIN)) else { return };
+        let Some(log) = log.ok().and_then(|mut log| log.groups.remove(&group)) else { return };
+        let history = self.history_of(group);
         if self.lives().unsound.contains(name) {
             return;
         }
         if let Some(vote) = log.vote.and_then(|vote| inspect::vote(&vote).ok()) {
-            self.history.remembers_votes(name, (vote.term, vote.node), self.names.len());
+            history.remembers_votes(name, (vote.term, vote.node), self.names.len());
         }
         let (applied, purged, last) = (store.applied().log_id, log.purged, log.last);
-        self.history.remembers_entries(name, last.map_or(0, |id| id.index), self.names.len());
+        history.remembers_entries(name, last.map_or(0, |id| id.index), self.names.len());
         if applied.map(|id| id.index) < purged.map(|id| id.index) {
-            self.history.violation(format!("the database of {who} ends at {applied:?}, its log begins at {purged:?}"));
+            history.violation(format!("the database of {who} ends at {applied:?}, its log begins at {purged:?}"));
         }
         let is_ahead = applied.map(|id| id.index) > last.map(|id| id.index);
-        if is_ahead && !self.lives().ahead.contains(name) {
-            self.history.violation(format!("the database of {who} ends at {applied:?}, its log at {last:?}"));
+        if is_ahead && !self.lives().ahead.contains(&(name, group)) {
+            history.violation(format!("the database of {who} ends at {applied:?}, its log at {last:?}"));
         }
-        self.set_ahead(name, is_ahead);
+        self.set_ahead(name, group, is_ahead);
     }
 
-    /// Returns a function that reads the last index in the log of a node's present life.
-    pub(super) fn logged(&self, name: &'static str) -> Logged {
+    /// Returns a function that reads the last index in the log of a group in a node's present life.
+    pub(super) fn logged(&self, name: &'static str, group: GroupId) -> Logged {
         let (disk, log) = (self.world.disk(name).watcher(), Path::new(DATA_DIR).join("log"));
-        Box::new(move || Inspection::read(&disk, &log).ok()?.groups.get(&GroupId::MAIN)?.last.map(|id| id.index))
+        Box::new(move || Inspection::read(&disk, &log).ok()?.groups.get(&group)?.last.map(|id| id.index))
     }
 
-    /// Sets whether a node's database may end after its log.
-    pub(super) fn set_ahead(&self, name: &'static str, may_be: bool) {
+    /// Sets whether a node's store of a group may end after its log.
+    pub(super) fn set_ahead(&self, name: &'static str, group: GroupId, may_be: bool) {
         let ahead = &mut self.lives().ahead;
         if may_be {
-            ahead.insert(name)
+            ahead.insert((name, group))
         } else {
-            ahead.remove(name)
+            ahead.remove(&(name, group))
         };
     }
 

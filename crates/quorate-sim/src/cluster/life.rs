@@ -5,9 +5,12 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use quorate::Node;
+use quorate_apply::memory_store::MemoryStore;
 use quorate_env::{Instant, Rng};
+use quorate_model::GroupId;
 use quorate_sql::connection::Attached;
 use quorate_sql::image::PIECE_BLOCKS_MAX;
+use quorate_sql::store::SqlStore;
 
 use crate::history::Losses;
 use crate::vfs::Slot;
@@ -20,6 +23,8 @@ pub(super) struct Tuning {
     pub(super) checkpoint_bytes: u64,
     pub(super) idle_after: Duration,
     pub(super) piece_blocks: u64,
+    /// After how many entries the store of the group beside `main` writes its file.
+    pub(super) checkpoint_entries: u64,
 }
 
 impl Tuning {
@@ -31,7 +36,8 @@ impl Tuning {
         let idle_after = Duration::from_millis(pick(rng, [700, 20_000]));
         // An image in many small pieces takes long to send.
         let piece_blocks = pick(rng, [1, 1, 4, PIECE_BLOCKS_MAX]);
-        Self { keep_log_bytes, checkpoint_bytes, idle_after, piece_blocks }
+        let checkpoint_entries = pick(rng, [3, 20, 20, 200]);
+        Self { keep_log_bytes, checkpoint_bytes, idle_after, piece_blocks, checkpoint_entries }
     }
 }
 
@@ -58,8 +64,8 @@ pub(super) struct Lives {
     /// How often each node had lost data when all nodes first had the clients' tables; `None` before that. A node that
     /// loses its data later must have the tables again before it serves.
     pub(super) lost_before_tables: Option<BTreeMap<&'static str, Losses>>,
-    /// Nodes whose database may end after their log.
-    pub(super) ahead: BTreeSet<&'static str>,
+    /// Nodes, and groups, whose store may end after its log.
+    pub(super) ahead: BTreeSet<(&'static str, GroupId)>,
 }
 
 /// The present life of a node.
@@ -70,7 +76,9 @@ pub(super) struct Life {
     pub(super) reader: Option<(Attached, Instant)>,
     /// The store of this life. It is a weak reference, because a store that is still held would keep its files from the
     /// next life.
-    pub(super) store: Weak<Watched>,
+    pub(super) store: Weak<Watched<SqlStore>>,
+    /// The store of the group beside `main`, in the same way.
+    pub(super) items: Weak<Watched<MemoryStore>>,
     /// The node's data are to be changed as soon as that is possible.
     pub(super) is_target: bool,
     /// Its disk was set to fail, so the node may stop.
@@ -87,7 +95,8 @@ impl Life {
     /// Creates a life that begins now.
     pub(super) fn new(who: String, slot: Slot) -> Self {
         let (is_target, is_doomed, is_dead, has_failed) = Default::default();
-        Self { who, node: None, reader: None, store: Weak::new(), is_target, is_doomed, is_dead, has_failed, slot }
+        let (store, items) = (Weak::new(), Weak::new());
+        Self { who, node: None, reader: None, store, items, is_target, is_doomed, is_dead, has_failed, slot }
     }
 }
 

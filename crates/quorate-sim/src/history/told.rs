@@ -9,6 +9,8 @@ pub struct GivenEntry {
     pub(super) log_id: LogId,
     pub(super) payload: u64,
     pub(super) proposal: Option<(Stamp, Bytes)>,
+    /// Whether the entry has an outcome.
+    pub(super) has_outcome: bool,
 }
 
 impl From<&Entry> for GivenEntry {
@@ -17,7 +19,8 @@ impl From<&Entry> for GivenEntry {
             Payload::Proposal(stamp, bytes) => Some((*stamp, bytes.clone())),
             _ => None,
         };
-        Self { log_id: entry.log_id, payload: payload_hash(&entry.payload), proposal }
+        let has_outcome = matches!(entry.payload, Payload::Proposal(..) | Payload::Rejected(..));
+        Self { log_id: entry.log_id, payload: payload_hash(&entry.payload), proposal, has_outcome }
     }
 }
 
