@@ -311,6 +311,11 @@ impl StateMachine for MemoryStore {
         }
     }
 
+    /// Not what was applied since the last checkpoint.
+    fn outlives_process(&self) -> bool {
+        false
+    }
+
     /// Writes a checkpoint first if the store rests: see the module's documentation.
     fn durable(&self) -> Applied {
         let applied = self.applied();

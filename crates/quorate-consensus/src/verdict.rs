@@ -114,15 +114,17 @@ impl Verdicts {
     ) -> Result<Arc<Self>, WalError> {
         let applied = store.applied().index();
         let known = log.notes().trial.unwrap_or_default();
-        let is_unclean = matches!(restart, Restart::ProcessOnly | Restart::Rebooted);
+        // Otherwise the record may be older than entries that this node has applied and answered for.
+        let outlives = store.outlives_process();
+        let is_unclean = matches!(restart, Restart::ProcessOnly | Restart::Rebooted) && outlives;
         let starts = match (is_unclean, known.applied == applied) {
             (true, true) => known.starts.saturating_add(1),
             (true, false) => 1,
             (false, _) => 0,
         };
         let last = log.last().map_or(0, |id| id.index);
-        // After a power failure the record may be older than entries that the node has applied and answered for.
-        let is_certain = restart != Restart::Rebooted || starts >= CAREFUL_AFTER;
+        // So it may be after a power failure.
+        let is_certain = outlives && (restart != Restart::Rebooted || starts >= CAREFUL_AFTER);
         let trying = known.trying.filter(|index| *index > applied && *index <= last && is_certain);
         let trial = Trial { applied, starts, trying };
         if trial != known {

@@ -1,8 +1,8 @@
 //! The history of what all nodes have applied in all their process lives. Each new observation is compared with it.
 //!
 //! Invariants that it checks: an index has one log id, one payload and one outcome, on every node and each time that it
-//! is applied; the state at an index has one hash, and its outcome hash is that of the outcomes that were told; a leader
-//! id leads in one life, and was elected by a majority that remembers it.
+//! is applied; the state at an index has one hash, and its outcome hash is that of the outcomes that were told; a
+//! leader id leads in one life, and was elected by a majority that remembers it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -13,13 +13,14 @@ use quorate_apply::session::SESSION_IDLE_NANOS;
 use quorate_consensus::ClusterId;
 use quorate_env::lock;
 use quorate_env_sim::Trace;
-use quorate_model::{Applied, FailureKind, LogId, NodeId, Outcome, Stamp, StoreFault, codec};
+use quorate_model::{FailureKind, LogId, NodeId, Outcome, Stamp, StoreFault, codec};
 use xxhash_rust::xxh3::xxh3_64;
 
 use self::running::Running;
 pub use self::told::GivenEntry;
 
 mod harm;
+mod images;
 mod running;
 mod told;
 
@@ -376,8 +377,8 @@ impl History {
         self.violation(text);
     }
 
-    /// Returns the time at which the proposal at an index is applied: its stamp, or an earlier one that is later. `None`
-    /// if no node has told the stamp.
+    /// Returns the time at which the proposal at an index is applied: its stamp, or an earlier one that is later.
+    /// `None` if no node has told the stamp.
     pub fn time_at(&self, index: u64) -> Option<u64> {
         let known = self.known();
         known.stamps.contains_key(&index).then(|| known.stamps.range(..=index).map(|(_, stamp)| *stamp).max())?
@@ -386,73 +387,6 @@ impl History {
     /// Returns the term of the last entry that any node has applied.
     pub fn last_term(&self) -> u64 {
         self.known().entries.last_key_value().map_or(0, |(_, entry)| entry.log_id.term)
-    }
-
-    /// Records that a node's store begins to install an image.
-    pub fn installing(&self, who: &str) {
-        self.known().installers.insert(who.to_owned());
-    }
-
-    /// Returns whether the image that a life receives may be damaged: the life has not verified it yet, so it must
-    /// notice.
-    pub fn may_damage_image(&self, who: &str) -> bool {
-        let mut known = self.known();
-        let may = !known.verified.contains(who);
-        if may {
-            known.bad_keepers.insert(who.to_owned());
-        }
-        may
-    }
-
-    /// Records that the disk of a life may fail, so that the life may refuse images.
-    pub fn may_lose_images(&self, who: &str) {
-        self.known().bad_keepers.insert(who.to_owned());
-    }
-
-    /// Records that a life has verified an image.
-    pub fn verified(&self, who: &str) {
-        self.known().verified.insert(who.to_owned());
-    }
-
-    /// Records that a node refuses an image that arrived completely. This is a violation unless the node's disk may
-    /// have damaged the image, because a sender never sends an image that is not sound.
-    pub fn refused(&self, who: &str, fault: &StoreFault) {
-        self.0.trace.add(who, format_args!("an image is refused: {fault}"));
-        let is_excused = self.known().bad_keepers.contains(who);
-        if matches!(fault, StoreFault::ImageLost(_)) && !is_excused {
-            self.violation(format!("{who} got an image that is not sound: {fault}"));
-        }
-    }
-
-    /// Whether a life may have installed an image.
-    pub fn has_installed(&self, who: &str) -> bool {
-        self.known().installers.contains(who)
-    }
-
-    /// Whether a life may have ended after an image was installed and before the log recorded that. The node then comes
-    /// back as a new member (docs/decisions/0005-identity-and-birth.md).
-    pub fn has_failed_to_install(&self, who: &str) -> bool {
-        self.known().failed_installers.contains(who)
-    }
-
-    /// Records that a node's store has installed an image or failed to.
-    pub fn installed(&self, who: &str, result: &Result<Applied, StoreFault>) {
-        let Ok(applied) = result else {
-            self.0.trace.add(who, format_args!("image not installed: {result:?}"));
-            self.known().failed_installers.insert(who.to_owned());
-            return;
-        };
-        let index = applied.index();
-        self.0.trace.add(who, format_args!("image installed at {index}"));
-        let mut known = self.known();
-        known.installs += 1;
-        known.healed += u64::from(known.tampered.remove(node_of(who)));
-        known.spoiled.remove(node_of(who));
-        let expected = known.entries.get(&index).map(|entry| entry.log_id);
-        drop(known);
-        if expected.is_some() && expected != applied.log_id {
-            self.violation(format!("{who} installed an image at {:?}, where others have {expected:?}", applied.log_id));
-        }
     }
 
     /// Records that a node, in its life `who`, can't apply an entry.

@@ -191,6 +191,10 @@ impl<S: StateMachine> StateMachine for Watched<S> {
         self.store.prefetch(entries);
     }
 
+    fn outlives_process(&self) -> bool {
+        self.store.outlives_process()
+    }
+
     fn durable(&self) -> Applied {
         self.store.durable()
     }

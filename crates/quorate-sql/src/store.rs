@@ -228,6 +228,10 @@ impl StateMachine for SqlStore {
         self.shared().writer.wake();
     }
 
+    fn outlives_process(&self) -> bool {
+        true
+    }
+
     fn durable(&self) -> Applied {
         self.shared().durable()
     }

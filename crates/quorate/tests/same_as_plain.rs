@@ -190,6 +190,10 @@ impl StateMachine for Recorder {
         self.0.store.prefetch(entries);
     }
 
+    fn outlives_process(&self) -> bool {
+        self.0.store.outlives_process()
+    }
+
     fn durable(&self) -> Applied {
         self.0.store.durable()
     }

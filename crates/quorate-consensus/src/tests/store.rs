@@ -206,6 +206,10 @@ impl StateMachine for MemStore {
 
     fn prefetch(&self, _entries: Vec<Entry>) {}
 
+    fn outlives_process(&self) -> bool {
+        true
+    }
+
     fn durable(&self) -> Applied {
         self.applied()
     }

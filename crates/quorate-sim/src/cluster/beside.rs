@@ -55,7 +55,8 @@ impl Cluster {
         })
     }
 
-    /// Whether a life may have ended after an image was installed in one of its stores and before the log recorded that.
+    /// Whether a life may have ended after an image was installed in one of its stores and before the log recorded
+    /// that.
     pub(super) fn has_failed_to_install(&self, who: &str) -> bool {
         self.history.has_failed_to_install(who) || self.beside.has_failed_to_install(who)
     }

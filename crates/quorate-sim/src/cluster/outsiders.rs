@@ -11,8 +11,9 @@ use quorate_model::{StateMachine as _, StoreFault};
 use quorate_sql::connection::{self, Attached};
 use quorate_sql::store::SqlStore;
 
+use super::compare::snapshot;
 use super::life::Life;
-use super::{CACHE_BYTES, Cluster, DATA_DIR, snapshot};
+use super::{CACHE_BYTES, Cluster, DATA_DIR};
 use crate::damage;
 use crate::history::Losses;
 

@@ -9,6 +9,9 @@ use quorate_env::{Rng, lock};
 
 use crate::history::History;
 
+/// How long an item may stay after its time has come, in nanoseconds, while the cluster is whole.
+const SWEEP_MAX: u64 = 5_000_000_000;
+
 /// What becomes of an item, as its client knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
@@ -56,8 +59,8 @@ impl Items {
         there.get(at).cloned()
     }
 
-    /// Compares a store with what the clients know at the time `now`: items that are kept are there, those that are gone or have expired
-    /// are not, and no others are.
+    /// Compares a store with what the clients know at the time `now`: items that are kept are there, those that are
+    /// gone or have expired are not, and no others are.
     pub fn check(&self, memory: &Memory, now: u64, who: &str, history: &History) {
         let items = lock(&self.0);
         for (key, fate) in &*items {
@@ -65,7 +68,7 @@ impl Items {
             let is_wrong = match fate {
                 Fate::Kept => !is_there,
                 Fate::Gone => is_there,
-                Fate::Expires(due) => is_there && *due <= now,
+                Fate::Expires(due) => is_there && due.saturating_add(SWEEP_MAX) <= now,
                 Fate::Unknown => false,
             };
             if is_wrong {
