@@ -93,7 +93,7 @@ impl System for QuorateNode {
     }
 
     fn stages(&self) -> Vec<Stage> {
-        let writes = self.node.metrics().consensus.writes;
+        let writes = self.node.metrics().main.writes;
         let stages = [
             ("queue", &writes.queue),
             ("append", &writes.append),

@@ -371,6 +371,7 @@ mod tests {
             fault: None,
             stopped: None,
             standing: Standing::default(),
+            groups: Vec::new(),
         }
     }
 

@@ -2,8 +2,10 @@
 //!
 //! Each member is asked directly, so that one that is down or cut off is shown as unreachable.
 
+use std::collections::BTreeMap;
+
 use clap::Args;
-use quorate_server::status::{Answer, Blocked, ClusterStatus, Member};
+use quorate_server::status::{Answer, Blocked, ClusterStatus, Group, Member};
 use quorate_shell::format;
 
 use crate::access::Access;
@@ -67,7 +69,44 @@ fn table(status: &ClusterStatus) -> String {
         Some(format!("{}: {fault}\n", member.name))
     });
     let faults: String = faults.collect();
-    format!("cluster {}, epoch {}: {leader}\n\n{table}{errors}{blocked}{faults}", status.cluster, status.epoch)
+    let groups = groups(status);
+    format!("cluster {}, epoch {}: {leader}\n\n{table}{groups}{errors}{blocked}{faults}", status.cluster, status.epoch)
+}
+
+/// Returns a line for each group beside `main`, and one for each node that does not go on in such a group.
+fn groups(status: &ClusterStatus) -> String {
+    let mut groups: BTreeMap<u32, Vec<(&str, &Group)>> = BTreeMap::new();
+    for member in &status.members {
+        for group in member.told.positions.iter().flat_map(|positions| &positions.groups) {
+            groups.entry(group.group).or_default().push((&member.name, group));
+        }
+    }
+    let lines: String = groups.iter().map(|(number, told)| group_line(*number, told)).collect();
+    let troubles: String = groups.values().flatten().map(|(name, group)| group_troubles(name, group)).collect();
+    lines + &troubles
+}
+
+/// Describes a group by what the nodes tell about their parts in it.
+fn group_line(number: u32, told: &[(&str, &Group)]) -> String {
+    // What the other nodes tell about the leader may be outdated.
+    let leading = told.iter().filter(|(name, group)| group.leader.as_deref() == Some(name));
+    let leader = match leading.max_by_key(|(_, group)| group.term) {
+        Some((name, group)) => format!("node {name} leads in term {}", group.term),
+        None => "no node leads".to_owned(),
+    };
+    let committed = told.iter().map(|(_, group)| group.committed).max().unwrap_or_default();
+    let applied: Vec<String> = told.iter().map(|(name, group)| format!("{} on {name}", group.applied)).collect();
+    format!("group {number}: {leader}; committed {committed}; applied {}\n", applied.join(", "))
+}
+
+fn group_troubles(name: &str, group: &Group) -> String {
+    let number = group.group;
+    let blocked = group
+        .blocked
+        .as_ref()
+        .map(|Blocked { index, why }| format!("{name}: stops before entry {index} of group {number}: {why}\n"));
+    let stopped = group.stopped.as_ref().map(|why| format!("{name}: takes no part in group {number}: {why}\n"));
+    blocked.into_iter().chain(stopped).collect()
 }
 
 fn row(member: &Member<Answer>) -> Vec<String> {
@@ -92,8 +131,8 @@ mod tests {
 
     use quorate::{
         Position, Status,
-        admin::{MemberStatus as Member, Standing},
-        types::{ClusterId, Epoch, GroupId, NodeId},
+        admin::{Blocked, GroupStatus, MemberStatus as Member, Standing},
+        types::{ClusterId, Epoch, GroupId, LogId, NodeId},
     };
 
     use super::*;
@@ -126,6 +165,7 @@ mod tests {
             fault: None,
             stopped: None,
             standing: Standing::default(),
+            groups: Vec::new(),
         }
     }
 
@@ -161,5 +201,46 @@ node  address          role         term  applied  committed  last  lag  log    
 2: connection refused
 ";
         assert_eq!(table(&status), expected);
+    }
+
+    fn part(group: u32, leader: u64, term: u64, applied: u64) -> GroupStatus {
+        GroupStatus {
+            leader: Some(NodeId(leader)),
+            term,
+            last: None,
+            committed: Some(LogId { term, node: NodeId(leader), index: applied + 1 }),
+            applied: Position { epoch: Epoch(1), group: GroupId(group), index: applied },
+            format_level: 1,
+            voters: Vec::new(),
+            blocked: None,
+            stopped: None,
+        }
+    }
+
+    /// Each group may have another leader. Node 1 has not noticed yet that it no longer leads group 2.
+    #[test]
+    fn each_further_group_has_a_line() {
+        let blocked = Some(Blocked { index: 8, why: "it is too large".to_owned() });
+        let stopped = Some("its log failed".to_owned());
+        let one = Status {
+            groups: vec![part(2, 1, 6, 40), GroupStatus { blocked, ..part(3, 2, 2, 7) }],
+            ..node(1, 5, 100, 3)
+        };
+        let three = Status {
+            groups: vec![part(2, 3, 7, 50), GroupStatus { stopped, ..part(3, 2, 2, 9) }],
+            ..node(3, 5, 100, 3)
+        };
+        let dead = Err(Error::new("connection refused"));
+        let answers =
+            crate::survey::Answers::from([(addr("1"), Ok(one)), (addr("2"), dead), (addr("3"), Ok(three.clone()))]);
+        let shown = table(&ClusterStatus::assemble(&three, &answers));
+        let expected = "\
+group 2: node 3 leads in term 7; committed 51; applied 40 on 1, 50 on 3
+group 3: no node leads; committed 10; applied 7 on 1, 9 on 3
+1: stops before entry 8 of group 3: it is too large
+3: takes no part in group 3: its log failed
+2: connection refused
+";
+        assert!(shown.ends_with(expected) && shown.matches("group").count() == 4, "{shown}");
     }
 }

@@ -38,7 +38,7 @@ use hold::HoldRequest;
 pub use hold::{HOLD_MAX, Hold};
 
 use crate::error::ProposeError;
-use crate::metrics::ConsensusMetrics;
+use crate::metrics::GroupMetrics;
 use crate::peers::Peers;
 use crate::raft::Raft;
 use crate::raft::types::{Proposed, ResponseCallback, TypeConfig};
@@ -121,7 +121,7 @@ struct QueuedProposal {
 pub(crate) struct Combiner {
     queue: mpsc::Sender<Request>,
     room: Arc<Semaphore>,
-    metrics: Arc<ConsensusMetrics>,
+    metrics: Arc<GroupMetrics>,
 }
 
 /// The other end of the queue, which runs on the core's thread.
@@ -133,7 +133,7 @@ pub(crate) struct Gatherer {
     peers: Arc<Peers>,
     stages: Arc<Stages>,
     stamper: Stamper,
-    metrics: Arc<ConsensusMetrics>,
+    metrics: Arc<GroupMetrics>,
     /// One permit for each forwarded batch that the leader has not answered.
     forward_permits: Arc<Semaphore>,
 }
@@ -145,7 +145,7 @@ pub(crate) fn combiner(
     raft: &Raft,
     peers: &Arc<Peers>,
     stages: &Arc<Stages>,
-    metrics: &Arc<ConsensusMetrics>,
+    metrics: &Arc<GroupMetrics>,
 ) -> (Combiner, Gatherer) {
     let (sender, queue) = mpsc::channel(WAITING_MAX);
     let room = Arc::new(Semaphore::new(WAITING_BYTES_MAX));
@@ -301,7 +301,7 @@ impl Gatherer {
 /// The state that the proposals of one batch share. Dropping it signals the end of the batch.
 struct Batch {
     peers: Arc<Peers>,
-    metrics: Arc<ConsensusMetrics>,
+    metrics: Arc<GroupMetrics>,
     outcomes: AtomicUsize,
     /// The callers by the place of their proposals in the batch. `None` for a caller that has its response.
     callers: Mutex<Vec<Option<Caller>>>,

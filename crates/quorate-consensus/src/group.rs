@@ -13,7 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use openraft::rt::WatchReceiver;
 use quorate_env::{Instant, timeout_at};
-use quorate_model::{Applied, GroupId, LogId, NodeId, Outcome, Position, StateMachine, StoreFault};
+use quorate_model::{Applied, GroupId, NodeId, Outcome, Position, StateMachine, StoreFault};
 use quorate_wire::StreamReceiver;
 use tokio::sync::watch;
 
@@ -24,13 +24,12 @@ use crate::error::{Ended, ProposeError, ReadPositionError};
 use crate::group_log::GroupLog;
 use crate::images::{self, ImageError, ImagePieces, ImageSender};
 use crate::leader_contact::LeaderContact;
-use crate::metrics::ConsensusMetrics;
+use crate::metrics::GroupMetrics;
 use crate::peers::Peers;
 use crate::raft::Raft;
-use crate::raft::types::from_raft;
 use crate::reads::ReadPositions;
 use crate::stages::{Stages, WriteTrace};
-use crate::verdict::{Blocked, Verdicts};
+use crate::verdict::Verdicts;
 
 /// A node's part in one group. Cheap to clone; every method may be called from any thread and runtime.
 #[derive(Clone)]
@@ -47,7 +46,7 @@ pub struct Group {
     pub(crate) stages: Arc<Stages>,
     /// When messages of the leader have arrived.
     pub(crate) leader_contact: Arc<LeaderContact>,
-    pub(crate) metrics: Arc<ConsensusMetrics>,
+    pub(crate) metrics: Arc<GroupMetrics>,
 }
 
 /// The groups of a node.
@@ -64,29 +63,6 @@ impl Groups {
     pub(crate) fn all(&self) -> impl Iterator<Item = &Group> {
         [&self.main].into_iter().chain(self.others.values())
     }
-}
-
-/// The state of a group, as one node knows it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct GroupStatus {
-    /// The leader, if the node knows one.
-    pub leader: Option<NodeId>,
-    /// The present term.
-    pub term: u64,
-    /// The last entry of the node's log.
-    pub last: Option<LogId>,
-    /// The last entry that the node knows to be committed.
-    pub committed: Option<LogId>,
-    /// The position up to which the node's store has applied the log.
-    pub applied: Position,
-    /// The format level that the group uses.
-    pub format_level: u32,
-    /// The members that vote.
-    pub voters: Vec<NodeId>,
-    /// The entry that the node does not apply for now, if there is one.
-    pub blocked: Option<Blocked>,
-    /// Why the group's core stopped, if it did.
-    pub stopped: Option<String>,
 }
 
 impl Group {
@@ -157,24 +133,6 @@ impl Group {
         }
     }
 
-    /// Returns the state of the group, as this node knows it.
-    pub fn status(&self) -> GroupStatus {
-        let metrics = self.raft.metrics();
-        let metrics = metrics.borrow_watched();
-        let applied = self.store.applied();
-        GroupStatus {
-            leader: metrics.current_leader.map(NodeId),
-            term: metrics.current_term,
-            last: self.log.last(),
-            committed: metrics.local_committed.as_ref().map(from_raft),
-            applied: self.position(applied.index()),
-            format_level: applied.level,
-            voters: metrics.membership_config.membership().voter_ids().map(NodeId).collect(),
-            blocked: self.verdicts.blocked(),
-            stopped: metrics.running_state.as_ref().err().map(ToString::to_string),
-        }
-    }
-
     /// Begins an image of the store's present state that is not for a member, so that the log need not be kept for its
     /// receiver. Call it in the node's runtime.
     pub async fn image(&self) -> Result<ImagePieces, StoreFault> {
@@ -194,8 +152,8 @@ impl Group {
     }
 
     /// Returns the metrics of this node's part in the group.
-    pub fn metrics(&self) -> ConsensusMetrics {
-        ConsensusMetrics::clone(&self.metrics)
+    pub fn metrics(&self) -> GroupMetrics {
+        GroupMetrics::clone(&self.metrics)
     }
 
     /// Returns a receiver of write traces: for each batch, one of the write that waited longest. Traces are made only

@@ -19,7 +19,7 @@ use quorate_wire::{ConnectError, StreamError, StreamReceiver, StreamSender};
 
 use crate::group_log::GroupLog;
 use crate::link::Link;
-use crate::metrics::ConsensusMetrics;
+use crate::metrics::GroupMetrics;
 use crate::peer::messages::{ImageHead, encode, id_bytes, method};
 use crate::raft::Raft;
 use crate::raft::codec::{self, VoteBytes};
@@ -140,7 +140,7 @@ pub(crate) struct ImageSender {
     group: GroupId,
     env: Env,
     store: Arc<dyn StateMachine>,
-    metrics: Arc<ConsensusMetrics>,
+    metrics: Arc<GroupMetrics>,
     retained: Mutex<BTreeMap<u64, Retention>>,
     /// The pause before the next image, for each receiver whose last image failed.
     pauses: Mutex<BTreeMap<u64, Duration>>,
@@ -157,7 +157,7 @@ struct Retention {
 }
 
 impl ImageSender {
-    pub(crate) fn new(log: &GroupLog, store: Arc<dyn StateMachine>, metrics: Arc<ConsensusMetrics>) -> Self {
+    pub(crate) fn new(log: &GroupLog, store: Arc<dyn StateMachine>, metrics: Arc<GroupMetrics>) -> Self {
         let (retained, pauses) = (Mutex::default(), Mutex::default());
         let (group, env) = (log.group(), log.env().clone());
         Self { group, env, store, metrics, retained, pauses, withheld: AtomicBool::new(false) }

@@ -1,4 +1,4 @@
-//! The metrics of consensus.
+//! The metrics of a node's part in a group.
 
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ use quorate_model::FailureKind;
 use crate::error::ProposeError;
 use crate::raft::Raft;
 
-/// The metrics of a node's part in consensus.
+/// The metrics of a node's part in one group.
 #[derive(Clone, Debug, Default)]
-pub struct ConsensusMetrics {
+pub struct GroupMetrics {
     /// Writes that were proposed here.
     pub writes: WriteMetrics,
     /// The durations of rounds that confirmed a read position, including the call to the leader.
@@ -106,7 +106,7 @@ impl WriteMetrics {
 
 /// Counts the terms and the changes of the leader until the core ends. If leaders follow each other quickly, this node
 /// may learn only of the last one.
-pub(crate) async fn watch_leaders(raft: Raft, metrics: Arc<ConsensusMetrics>) {
+pub(crate) async fn watch_leaders(raft: Raft, metrics: Arc<GroupMetrics>) {
     let mut watched = raft.server_metrics();
     let (mut term, mut leader) = (watched.borrow_watched().vote.leader_id.term, None);
     loop {

@@ -52,6 +52,11 @@ impl Consensus {
         self.0.groups.get(id)
     }
 
+    /// Returns the groups beside `main`, in the order of their ids.
+    pub fn others(&self) -> impl Iterator<Item = &Group> {
+        self.0.groups.others.values()
+    }
+
     /// Opens a stream for a method of the layers above to a member, on the connection for `purpose`.
     pub async fn open_stream(
         &self,

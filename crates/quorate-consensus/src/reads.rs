@@ -17,7 +17,7 @@ use quorate_model::GroupId;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::error::ReadPositionError;
-use crate::metrics::ConsensusMetrics;
+use crate::metrics::GroupMetrics;
 use crate::peer::messages::{ReadPositionAsk, ReadPositionReply, decode, encode, method};
 use crate::peers::Peers;
 use crate::raft::Raft;
@@ -84,7 +84,7 @@ impl ReadPositions {
 
 impl Rounds {
     /// Runs round after round until all senders of the queue are dropped.
-    pub(crate) async fn run(mut self, group: GroupId, raft: Raft, peers: Arc<Peers>, metrics: Arc<ConsensusMetrics>) {
+    pub(crate) async fn run(mut self, group: GroupId, raft: Raft, peers: Arc<Peers>, metrics: Arc<GroupMetrics>) {
         let mut waiting = Vec::new();
         while self.waiting.recv_many(&mut waiting, WAITING_MAX).await > 0 {
             let begun = Instant::now();

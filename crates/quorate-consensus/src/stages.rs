@@ -17,7 +17,7 @@ use quorate_env::{Env, Instant};
 use quorate_model::{LogId, NodeId};
 use tokio::sync::watch;
 
-use crate::metrics::ConsensusMetrics;
+use crate::metrics::GroupMetrics;
 
 /// The times of the write that waited longest in its batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub struct WriteTrace {
 pub(crate) struct Stages {
     own: NodeId,
     env: Env,
-    metrics: Arc<ConsensusMetrics>,
+    metrics: Arc<GroupMetrics>,
     traces: watch::Sender<Option<WriteTrace>>,
     origin: Instant,
     /// The number of the last batch.
@@ -67,7 +67,7 @@ pub(crate) struct Handed {
 }
 
 impl Stages {
-    pub(crate) fn new(env: Env, own: NodeId, metrics: Arc<ConsensusMetrics>) -> Arc<Self> {
+    pub(crate) fn new(env: Env, own: NodeId, metrics: Arc<GroupMetrics>) -> Arc<Self> {
         Arc::new(Self {
             own,
             env,

@@ -30,24 +30,24 @@ pub struct Standing {
 /// Returns the leader, if it is in contact with a majority or with this node, and the node's standing.
 ///
 /// A leader that has been silent for longer than a failover takes is omitted: by then another node leads, or none does.
-pub(crate) fn standing(main: &Group) -> (Option<NodeId>, Standing) {
-    let own = *main.raft.node_id();
-    let timing = main.config.timing;
+pub(crate) fn standing(group: &Group) -> (Option<NodeId>, Standing) {
+    let own = *group.raft.node_id();
+    let timing = group.config.timing;
     let limit = timing.election_max.saturating_mul(2);
     let (known, quorum_acked) = {
-        let metrics = main.raft.metrics();
+        let metrics = group.raft.metrics();
         let metrics = metrics.borrow_watched();
         let acked = metrics.last_quorum_acked.map(|at| at.into_inner().elapsed());
         (metrics.current_leader, acked)
     };
-    let heard = main.leader_contact.last();
+    let heard = group.leader_contact.last();
     let leads = known == Some(own);
     let is_there = if leads {
-        quorum_acked.is_some_and(|silence| silence <= limit) || membership::hears_majority(&main.peers, &main.raft)
+        quorum_acked.is_some_and(|silence| silence <= limit) || membership::hears_majority(&group.peers, &group.raft)
     } else {
         heard.is_some_and(|(leader, silence)| Some(leader) == known && silence <= limit)
     };
-    let membership = applied_membership(&main.store.applied());
+    let membership = applied_membership(&group.store.applied());
     let configs = membership.as_ref().map(|(_, membership)| membership.get_joint_config().clone()).unwrap_or_default();
     let standing = Standing {
         last_leader: known.or(heard.map(|(leader, _)| leader)).map(NodeId),

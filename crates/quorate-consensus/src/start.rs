@@ -35,7 +35,7 @@ use crate::images::ImageSender;
 use crate::levels;
 use crate::lineage;
 use crate::membership;
-use crate::metrics::{ConsensusMetrics, watch_leaders};
+use crate::metrics::{GroupMetrics, watch_leaders};
 use crate::node::{Consensus, Inner};
 use crate::peer_service::{Handler, PeerService, Service};
 use crate::peers::Peers;
@@ -159,7 +159,7 @@ impl Group {
         tasks: &mut Vec<AbortHandle>,
     ) -> Result<Self, StartError> {
         let (env, home) = (log.env(), log.home());
-        let metrics = Arc::new(ConsensusMetrics::default());
+        let metrics = Arc::new(GroupMetrics::default());
         let images = Arc::new(ImageSender::new(log, Arc::clone(&store), Arc::clone(&metrics)));
         let stages = Stages::new(env.clone(), log.node(), Arc::clone(&metrics));
         let verdicts = Verdicts::begin(log, &store, restart).await?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use openraft::rt::WatchReceiver;
 use quorate_model::{GroupId, LogId, NodeId, Position};
 
-use crate::group::{Group, GroupStatus};
+use crate::group::Group;
 use crate::identity::ClusterId;
 use crate::levels;
 use crate::peer_service::PeerService;
@@ -46,6 +46,57 @@ pub struct ClusterStatus {
     pub standing: Standing,
     /// The groups beside `main`. What is said above about a log is about that of `main`.
     pub groups: Vec<GroupStatus>,
+}
+
+/// The state of a group, as one node knows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GroupStatus {
+    /// The leader, if the node knows one that is in contact with it or with a majority.
+    pub leader: Option<NodeId>,
+    /// The present term.
+    pub term: u64,
+    /// The last entry of the node's log.
+    pub last: Option<LogId>,
+    /// The last entry that the node knows to be committed.
+    pub committed: Option<LogId>,
+    /// The position up to which the node's store has applied the log.
+    pub applied: Position,
+    /// The format level that the group uses.
+    pub format_level: u32,
+    /// The members that vote.
+    pub voters: Vec<NodeId>,
+    /// The entry that the node does not apply for now, if there is one.
+    pub blocked: Option<Blocked>,
+    /// Why the group's core stopped, if it did.
+    pub stopped: Option<String>,
+}
+
+impl GroupStatus {
+    /// Returns the group's id.
+    pub fn id(&self) -> GroupId {
+        self.applied.group
+    }
+}
+
+impl Group {
+    /// Returns the state of the group, as this node knows it.
+    pub fn status(&self) -> GroupStatus {
+        let (leader, _) = standing(self);
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let applied = self.store.applied();
+        GroupStatus {
+            leader,
+            term: metrics.current_term,
+            last: self.log.last(),
+            committed: metrics.local_committed.as_ref().map(from_raft),
+            applied: self.position(applied.index()),
+            format_level: applied.level,
+            voters: metrics.membership_config.membership().voter_ids().map(NodeId).collect(),
+            blocked: self.verdicts.blocked(),
+            stopped: metrics.running_state.as_ref().err().map(ToString::to_string),
+        }
+    }
 }
 
 /// A member, as one node knows it.

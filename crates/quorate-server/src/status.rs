@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use quorate::{Status, types::NodeId};
+use quorate::{Status, admin, types::NodeId};
 use serde::Serialize;
 
 /// The status of a cluster, assembled from the answers of its members.
@@ -124,6 +124,35 @@ pub struct Positions {
     /// The fault of its database. The node applies nothing while there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
+    /// The groups beside `main`, by number. The fields above are about `main`.
+    pub groups: Vec<Group>,
+}
+
+/// A group beside `main`, as one node sees it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Group {
+    /// The group's number.
+    pub group: u32,
+    /// The name of its leader, if the node knows one.
+    pub leader: Option<String>,
+    /// Its current term.
+    pub term: u64,
+    /// The last index in the node's log of the group.
+    pub last: u64,
+    /// The last index that the node knows to be committed in the group.
+    pub committed: u64,
+    /// The last index that the node has applied.
+    pub applied: u64,
+    /// The format level that the group uses.
+    pub format_level: u32,
+    /// The names of the members that vote in it. While it has not followed a change of the members yet, a former
+    /// member among them is shown by its id.
+    pub voters: Vec<String>,
+    /// The entry before which the node has stopped applying.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub blocked: Option<Blocked>,
+    /// Why the node's part in the group has stopped; none while it runs.
+    pub stopped: Option<String>,
 }
 
 /// An entry before which a node has stopped applying.
@@ -133,6 +162,31 @@ pub struct Blocked {
     pub index: u64,
     /// Why the entry can't be applied, or what the node waits for.
     pub why: String,
+}
+
+impl From<&admin::Blocked> for Blocked {
+    fn from(blocked: &admin::Blocked) -> Self {
+        Self { index: blocked.index, why: blocked.why.clone() }
+    }
+}
+
+impl Group {
+    /// Creates the status of a group beside `main`, which is part of `status`.
+    fn of(group: &admin::GroupStatus, status: &Status) -> Self {
+        let name = |id: NodeId| name_of(status, Some(id)).unwrap_or_else(|| id.to_string());
+        Self {
+            group: group.id().0,
+            leader: group.leader.map(name),
+            term: group.term,
+            last: group.last.map_or(0, |id| id.index),
+            committed: group.committed.map_or(0, |id| id.index),
+            applied: group.applied.index,
+            format_level: group.format_level,
+            voters: group.voters.iter().copied().map(name).collect(),
+            blocked: group.blocked.as_ref().map(Blocked::from),
+            stopped: group.stopped.clone(),
+        }
+    }
 }
 
 impl Positions {
@@ -147,8 +201,9 @@ impl Positions {
             format_level: status.format_level,
             log_bytes: status.log_bytes,
             database_bytes: status.database_bytes,
-            blocked: status.blocked.as_ref().map(|blocked| Blocked { index: blocked.index, why: blocked.why.clone() }),
+            blocked: status.blocked.as_ref().map(Blocked::from),
             fault: status.fault.clone(),
+            groups: status.groups.iter().map(|group| Group::of(group, status)).collect(),
         }
     }
 }
@@ -239,8 +294,8 @@ mod tests {
 
     use quorate::{
         Position,
-        admin::{MemberStatus, Standing},
-        types::{ClusterId, Epoch, GroupId},
+        admin::{GroupStatus, MemberStatus, Standing},
+        types::{ClusterId, Epoch, GroupId, LogId},
     };
     use serde_json::{Value, json};
 
@@ -273,6 +328,7 @@ mod tests {
             blocked: None,
             fault: None,
             stopped: None,
+            groups: Vec::new(),
             standing: Standing {
                 last_leader: Some(NodeId(2)),
                 leader_silent_for: Some(Duration::from_millis(80)),
@@ -297,12 +353,66 @@ mod tests {
             "leader_silent_ms": 80, "votes": true, "voters": 3, "voters_reachable": 2,
             "cluster": "00000000000000000000000000c0ffee", "epoch": 1, "term": 4,
             "last": 101, "committed": 100, "applied": 90, "durable": 80, "lag": 10, "format_level": 1,
-            "log_bytes": 1 << 20, "database_bytes": 4096, "stopped": null,
+            "log_bytes": 1 << 20, "database_bytes": 4096, "stopped": null, "groups": [],
             "members": [
                 member(1, "a", false, true, 0), member(2, "b", true, true, 0), member(3, "c", false, false, 60_000),
             ],
         });
         assert_eq!(shown, expected);
+    }
+
+    /// The status of group 2, which node `a` leads.
+    fn group() -> GroupStatus {
+        GroupStatus {
+            leader: Some(NodeId(1)),
+            term: 7,
+            last: Some(LogId { term: 7, node: NodeId(1), index: 12 }),
+            committed: Some(LogId { term: 6, node: NodeId(3), index: 11 }),
+            applied: Position { epoch: Epoch(1), group: GroupId(2), index: 10 },
+            format_level: 3,
+            voters: vec![NodeId(2), NodeId(9)],
+            blocked: None,
+            stopped: None,
+        }
+    }
+
+    #[test]
+    fn groups_are_shown_by_themselves() {
+        let stuck = GroupStatus {
+            leader: None,
+            last: None,
+            committed: None,
+            applied: Position { group: GroupId(3), ..group().applied },
+            blocked: Some(admin::Blocked { index: 11, why: "why".to_owned() }),
+            stopped: Some("a reason".to_owned()),
+            ..group()
+        };
+        let status = Status { groups: vec![group(), stuck], ..status() };
+        let shown = serde_json::to_value(NodeStatus::of(&status, Duration::from_secs(5))).unwrap_or_default();
+        let expected = json!([
+            {
+                "group": 2, "leader": "a", "term": 7, "last": 12, "committed": 11, "applied": 10, "format_level": 3,
+                "voters": ["b", "0000000000000009"], "stopped": null,
+            },
+            {
+                "group": 3, "leader": null, "term": 7, "last": 0, "committed": 0, "applied": 10, "format_level": 3,
+                "voters": ["b", "0000000000000009"], "blocked": { "index": 11, "why": "why" }, "stopped": "a reason",
+            },
+        ]);
+        assert_eq!(shown["groups"], expected);
+        assert_eq!((&shown["term"], &shown["leader"]), (&json!(4), &json!("b")), "those of main");
+    }
+
+    #[test]
+    fn a_member_tells_its_own_positions_in_a_group() {
+        let answer = |node, index| {
+            let applied = Position { index, ..group().applied };
+            Status { node: NodeId(node), groups: vec![GroupStatus { applied, ..group() }], ..status() }
+        };
+        let answers = [("a:1".to_owned(), Ok(answer(1, 10))), ("b:1".to_owned(), Err("refused"))];
+        let shown = ClusterStatus::assemble(&answer(2, 3), &answers.into());
+        let applied = |member: &Member<Answer>| Some(member.told.positions.as_ref()?.groups.first()?.applied);
+        assert_eq!(shown.members.iter().map(applied).collect::<Vec<_>>(), [Some(10), None, None]);
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::runtime::Runtime;
 use crate::status::Status;
 use crate::submitter::Attempt;
 
-pub use quorate_consensus::{Admission, Admitted, Blocked, Living, MemberStatus, Standing};
+pub use quorate_consensus::{Admission, Admitted, Blocked, GroupStatus, Living, MemberStatus, Standing};
 
 pub use crate::readiness::BEHIND_MAX;
 pub use crate::verify::{Difference, Verification, VerifiedNode, VerifyError};

@@ -2,15 +2,16 @@
 //!
 //! `docs/metrics.md` gives the names under which `quorate-server` exports them.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use quorate_env::disk::Space;
 use quorate_env::metrics::{Counter, Histogram};
 use quorate_env::{Instant, Usage};
-use quorate_model::{NodeId, StoreFault};
+use quorate_model::{GroupId, NodeId, StoreFault};
 
 pub use quorate_consensus::{
-    ConsensusMetrics, FailureCounts, LONG_SYNC, LongSync, LongSyncs, WalMetrics, WalStats, WriteMetrics, WriteTrace,
+    FailureCounts, GroupMetrics, LONG_SYNC, LongSync, LongSyncs, WalMetrics, WalStats, WriteMetrics, WriteTrace,
 };
 pub use quorate_sql::metrics::StoreMetrics;
 pub use quorate_sql::store::Sizes;
@@ -44,8 +45,10 @@ pub struct Metrics {
     pub clock_offsets: Vec<(NodeId, i64)>,
     /// Metrics of the requests to the node.
     pub node: NodeMetrics,
-    /// Metrics of consensus.
-    pub consensus: ConsensusMetrics,
+    /// Metrics of the group `main`.
+    pub main: GroupMetrics,
+    /// Metrics of the other groups.
+    pub groups: BTreeMap<GroupId, GroupMetrics>,
     /// Metrics of the log.
     pub log: WalMetrics,
     /// Statistics of the log.

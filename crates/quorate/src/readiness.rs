@@ -172,6 +172,7 @@ mod tests {
             blocked: None,
             fault: None,
             stopped: None,
+            groups: Vec::new(),
             standing: Standing {
                 last_leader: Some(NodeId(2)),
                 leader_silent_for: Some(Duration::from_millis(80)),

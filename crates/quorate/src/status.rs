@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorate_consensus::{self as consensus, Blocked, ClusterId, ClusterStatus, MemberStatus, Standing};
+use quorate_consensus::{self as consensus, Blocked, ClusterId, ClusterStatus, GroupStatus, MemberStatus, Standing};
 use quorate_model::{NodeId, Position, StoreFault};
 
 /// The state of a node and its cluster, as that node sees it.
@@ -42,6 +42,8 @@ pub struct Status {
     pub stopped: Option<String>,
     /// What the node knows of its own role in the cluster.
     pub standing: Standing,
+    /// The groups beside `main`, in the order of their ids. What is said above about a log is about that of `main`.
+    pub groups: Vec<GroupStatus>,
 }
 
 impl Status {
@@ -93,6 +95,7 @@ impl Status {
             fault: fault.map(StoreFault::to_string),
             stopped: cluster.stopped,
             standing: cluster.standing,
+            groups: cluster.groups,
         }
     }
 }

@@ -273,6 +273,7 @@ mod tests {
             fault: None,
             stopped: None,
             standing: Standing::default(),
+            groups: Vec::new(),
         }
     }
 

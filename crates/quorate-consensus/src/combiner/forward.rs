@@ -26,7 +26,7 @@ use super::{
     QueuedProposal, Response, WENT_DOWN, unknown,
 };
 use crate::error::ProposeError;
-use crate::metrics::ConsensusMetrics;
+use crate::metrics::GroupMetrics;
 use crate::peer::messages::{
     Forward, ForwardAnswer, ForwardAnswerKind, ForwardWritten, Forwarded, decode, encode, method,
 };
@@ -107,7 +107,7 @@ struct Forwarder {
     group: GroupId,
     raft: Raft,
     peers: Arc<Peers>,
-    metrics: Arc<ConsensusMetrics>,
+    metrics: Arc<GroupMetrics>,
     leader: u64,
 }
 

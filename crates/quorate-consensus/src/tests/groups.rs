@@ -171,6 +171,24 @@ fn a_group_survives_the_loss_of_its_leader_and_of_power() {
     done.unwrap();
 }
 
+/// Each group has its own leader, so the status of a group says of its leader what that of the cluster says of main's.
+#[test]
+fn the_status_of_a_group_names_no_leader_without_a_majority() {
+    let world = SimWorld::new(86);
+    let done = world.run(async {
+        let cluster = born(&world).await;
+        write(&cluster, "one").await;
+        let (name, old) = leader(&cluster).unwrap();
+        let own = cluster.node(name).unwrap().status().node;
+        cluster.until("a leader that is heard", || old.status().leader == Some(own)).await;
+        world.net().isolate(name);
+        cluster.until("the leader to notice that it is alone", || old.status().leader.is_none()).await;
+        let another = |name: &&str| group(&cluster, name).is_some_and(|group| group.status().leader.is_some());
+        cluster.until("another leader", || NAMES.iter().filter(|other| **other != name).all(&another)).await;
+    });
+    done.unwrap();
+}
+
 /// A node that comes back after the log was purged gets an image of the second group.
 #[test]
 fn an_image_of_a_group_replaces_the_store_of_that_group() {

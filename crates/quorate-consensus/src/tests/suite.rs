@@ -13,7 +13,7 @@ use super::store::MemStore;
 use crate::group_log::GroupLog;
 use crate::home::Home;
 use crate::identity::Identity;
-use crate::metrics::ConsensusMetrics;
+use crate::metrics::GroupMetrics;
 use crate::raft::log_store::LogStore;
 use crate::raft::machine::Machine;
 use crate::raft::runtime::RaftRuntime;
@@ -46,7 +46,7 @@ impl StoreBuilder<TypeConfig, LogStore, Machine, Guard> for Builder {
         let (writer_bell, keeper_bell) = (writer.signal().clone(), keeper.signal().clone());
         env.start_worker("log", writer, &writer_bell).unwrap();
         env.start_worker("segments", keeper, &keeper_bell).unwrap();
-        let stages = Stages::new(env.clone(), NodeId(1), Arc::new(ConsensusMetrics::default()));
+        let stages = Stages::new(env.clone(), NodeId(1), Arc::new(GroupMetrics::default()));
         let store: Arc<dyn StateMachine> = Arc::clone(&self.0) as _;
         let home = Home::new(env, wal.clone(), Identity::new(1, "n"), false);
         let log = GroupLog::new(&home, GroupId::MAIN);

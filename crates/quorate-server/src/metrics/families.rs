@@ -103,22 +103,21 @@ fn members(metrics: &Metrics) -> Vec<Family> {
 }
 
 fn leaders(metrics: &Metrics) -> Vec<Family> {
-    let consensus = &metrics.consensus;
-    let failures = [("send", consensus.images_not_sent.get()), ("receive", consensus.images_not_received.get())];
+    let main = &metrics.main;
+    let failures = [("send", main.images_not_sent.get()), ("receive", main.images_not_received.get())];
     vec![
-        counter("quorate_elections_total", "Terms that began.").with(MAIN, consensus.terms.get()),
+        counter("quorate_elections_total", "Terms that began.").with(MAIN, main.terms.get()),
         counter("quorate_leader_changes_total", "Changes of the leader to another node.")
-            .with(MAIN, consensus.leader_changes.get()),
-        counter("quorate_images_sent_total", "Images delivered to other nodes.")
-            .with(MAIN, consensus.images_sent.get()),
+            .with(MAIN, main.leader_changes.get()),
+        counter("quorate_images_sent_total", "Images delivered to other nodes.").with(MAIN, main.images_sent.get()),
         counter("quorate_images_received_total", "Images received and installed.")
-            .with(MAIN, consensus.images_received.get()),
+            .with(MAIN, main.images_received.get()),
         counter("quorate_image_failures_total", "Image transfers that failed.").with_each(MAIN, "direction", failures),
     ]
 }
 
 fn writes(metrics: &Metrics) -> Vec<Family> {
-    let (writes, node) = (&metrics.consensus.writes, &metrics.node);
+    let (writes, node) = (&metrics.main.writes, &metrics.node);
     let refusals = [
         ("invalid", node.invalid.get()),
         ("not_leader", writes.not_leader.get()),
@@ -140,7 +139,7 @@ fn writes(metrics: &Metrics) -> Vec<Family> {
 }
 
 fn stages(metrics: &Metrics) -> Vec<Family> {
-    let WriteMetrics { total, queue, append, fsync, replicate, apply, .. } = &metrics.consensus.writes;
+    let WriteMetrics { total, queue, append, fsync, replicate, apply, .. } = &metrics.main.writes;
     let stages = [
         ("validate", &metrics.node.validate),
         ("queue", queue),
@@ -155,12 +154,12 @@ fn stages(metrics: &Metrics) -> Vec<Family> {
         histogram("quorate_write_stage_seconds", "Time that writes spend in each stage.")
             .with_each(MAIN, "stage", stages),
         histogram("quorate_write_hold_seconds", "Time for which a transaction held writes back.")
-            .with(MAIN, &metrics.consensus.holds),
+            .with(MAIN, &metrics.main.holds),
     ]
 }
 
 fn reads(metrics: &Metrics) -> Vec<Family> {
-    let (reads, consensus) = (&metrics.node.reads, &metrics.consensus);
+    let (reads, main) = (&metrics.node.reads, &metrics.main);
     let levels = [
         ("local", reads.local.get()),
         ("at_least", reads.at_least.get()),
@@ -175,9 +174,9 @@ fn reads(metrics: &Metrics) -> Vec<Family> {
             "quorate_read_round_seconds",
             "Time of rounds to a majority that confirmed a linearizable read position.",
         )
-        .with(MAIN, &consensus.read_rounds),
+        .with(MAIN, &main.read_rounds),
         counter("quorate_read_round_failures_total", "Rounds to a majority that confirmed no read position.")
-            .with(MAIN, consensus.read_rounds_failed.get()),
+            .with(MAIN, main.read_rounds_failed.get()),
     ]
 }
 

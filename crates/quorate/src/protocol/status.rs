@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use prost::Message;
-use quorate_consensus::{Blocked, ClusterId, MemberStatus, Standing};
-use quorate_model::NodeId;
+use quorate_consensus::{Blocked, ClusterId, GroupStatus, MemberStatus, Standing};
+use quorate_model::{LogId, NodeId};
 
 use super::WirePosition;
 use crate::status::Status;
@@ -51,8 +51,92 @@ pub(crate) struct StatusReply {
     /// The format level that the cluster uses.
     #[prost(uint32, tag = "17")]
     pub format_level: u32,
+    /// The groups beside `main`.
+    #[prost(message, repeated, tag = "18")]
+    pub groups: Vec<GroupReply>,
     #[prost(message, optional, tag = "30")]
     pub standing: Option<StandingReply>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct GroupReply {
+    /// It names the group.
+    #[prost(message, required, tag = "1")]
+    pub applied: WirePosition,
+    #[prost(fixed64, optional, tag = "2")]
+    pub leader: Option<u64>,
+    #[prost(uint64, tag = "3")]
+    pub term: u64,
+    #[prost(message, optional, tag = "4")]
+    pub last: Option<WireLogId>,
+    #[prost(message, optional, tag = "5")]
+    pub committed: Option<WireLogId>,
+    #[prost(uint32, tag = "6")]
+    pub format_level: u32,
+    #[prost(fixed64, repeated, tag = "7")]
+    pub voters: Vec<u64>,
+    /// The entry before which the node waits, and the reason.
+    #[prost(uint64, optional, tag = "8")]
+    pub blocked: Option<u64>,
+    #[prost(string, tag = "9")]
+    pub blocked_why: String,
+    #[prost(string, optional, tag = "10")]
+    pub stopped: Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(crate) struct WireLogId {
+    #[prost(uint64, tag = "1")]
+    pub term: u64,
+    #[prost(fixed64, tag = "2")]
+    pub node: u64,
+    #[prost(uint64, tag = "3")]
+    pub index: u64,
+}
+
+impl From<LogId> for WireLogId {
+    fn from(id: LogId) -> Self {
+        Self { term: id.term, node: id.node.0, index: id.index }
+    }
+}
+
+impl From<WireLogId> for LogId {
+    fn from(id: WireLogId) -> Self {
+        Self { term: id.term, node: NodeId(id.node), index: id.index }
+    }
+}
+
+impl From<GroupStatus> for GroupReply {
+    fn from(group: GroupStatus) -> Self {
+        Self {
+            applied: group.applied.into(),
+            leader: group.leader.map(|leader| leader.0),
+            term: group.term,
+            last: group.last.map(WireLogId::from),
+            committed: group.committed.map(WireLogId::from),
+            format_level: group.format_level,
+            voters: group.voters.iter().map(|voter| voter.0).collect(),
+            blocked: group.blocked.as_ref().map(|blocked| blocked.index),
+            blocked_why: group.blocked.map(|blocked| blocked.why).unwrap_or_default(),
+            stopped: group.stopped,
+        }
+    }
+}
+
+impl From<GroupReply> for GroupStatus {
+    fn from(reply: GroupReply) -> Self {
+        Self {
+            leader: reply.leader.map(NodeId),
+            term: reply.term,
+            last: reply.last.map(LogId::from),
+            committed: reply.committed.map(LogId::from),
+            applied: reply.applied.into(),
+            format_level: reply.format_level,
+            voters: reply.voters.into_iter().map(NodeId).collect(),
+            blocked: reply.blocked.map(|index| Blocked { index, why: reply.blocked_why }),
+            stopped: reply.stopped,
+        }
+    }
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -140,6 +224,7 @@ impl From<Status> for StatusReply {
             blocked: status.blocked.as_ref().map(|blocked| blocked.index),
             blocked_why: status.blocked.map(|blocked| blocked.why).unwrap_or_default(),
             fault: status.fault,
+            groups: status.groups.into_iter().map(GroupReply::from).collect(),
             standing: Some(status.standing.into()),
         }
     }
@@ -174,6 +259,7 @@ impl From<StatusReply> for Status {
             fault: reply.fault,
             stopped: reply.stopped,
             standing: reply.standing.map(Standing::from).unwrap_or_default(),
+            groups: reply.groups.into_iter().map(GroupStatus::from).collect(),
         }
     }
 }

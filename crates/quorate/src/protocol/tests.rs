@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use quorate_consensus::{Blocked, ClusterId, MemberStatus, Standing};
+use quorate_consensus::{Blocked, ClusterId, GroupStatus, MemberStatus, Standing};
 use quorate_model::{
-    Epoch, Failure, FailureKind as Kind, GroupId, NodeId, Position, Read, Reply, Stamp, Statement, StoreFault, Value,
+    Epoch, Failure, FailureKind as Kind, GroupId, LogId, NodeId, Position, Read, Reply, Stamp, Statement, StoreFault,
+    Value,
 };
 use quorate_sql::query::Rows;
 use quorate_sql::store::Verification;
@@ -205,7 +206,42 @@ fn status() -> Status {
         blocked: Some(Blocked { index: 7, why: "why".to_owned() }),
         stopped: Some("why".to_owned()),
         standing: standing(),
+        groups: Vec::new(),
     }
+}
+
+/// The status of a group beside `main`, with a value in each field.
+fn group() -> GroupStatus {
+    GroupStatus {
+        leader: Some(NodeId(5)),
+        term: 4,
+        last: Some(LogId { term: 4, node: NodeId(5), index: 12 }),
+        committed: Some(LogId { term: 3, node: NodeId(6), index: 11 }),
+        applied: Position { epoch: Epoch(2), group: GroupId(2), index: 10 },
+        format_level: 3,
+        voters: vec![NodeId(5), NodeId(6)],
+        blocked: Some(Blocked { index: 11, why: "why".to_owned() }),
+        stopped: Some("why".to_owned()),
+    }
+}
+
+/// The status of a group of which the node knows next to nothing.
+fn new_group() -> GroupStatus {
+    GroupStatus {
+        leader: None,
+        term: 0,
+        last: None,
+        committed: None,
+        applied: Position { epoch: Epoch(2), group: GroupId(3), index: 0 },
+        format_level: 1,
+        voters: Vec::new(),
+        blocked: None,
+        stopped: None,
+    }
+}
+
+fn status_with_groups() -> Status {
+    Status { groups: vec![group(), new_group()], ..status() }
 }
 
 /// One of each message, as version 1 encodes it.
@@ -251,6 +287,7 @@ fn samples() -> Vec<(&'static str, Bytes)> {
         ("snapshot-end", encode(&SnapshotItem::from(Ok(None)))),
         ("snapshot-refused", encode(&SnapshotItem::from(Err::<Position, _>(failed)))),
         ("status", encode(&StatusReply::from(status))),
+        ("status-groups", encode(&StatusReply::from(status_with_groups()))),
     ]
 }
 
@@ -263,7 +300,21 @@ fn the_bytes_are_those_of_the_golden_file() {
 
 #[test]
 fn a_status_survives_the_wire() {
-    let (_, bytes) = samples().pop().unwrap();
-    let reply: StatusReply = decode(bytes).unwrap();
-    assert_eq!(StatusReply::from(Status::from(reply.clone())), reply);
+    for status in [status(), status_with_groups()] {
+        let reply: StatusReply = decode(encode(&StatusReply::from(status.clone()))).unwrap();
+        assert_eq!(Status::from(reply), status);
+    }
+}
+
+/// The golden bytes of `status` are those of nodes from before there were groups beside `main`.
+#[test]
+fn a_status_without_a_list_of_groups_has_none() {
+    let golden = include_str!("../../tests/golden/client-methods-v1.txt");
+    let hex = golden.lines().find_map(|line| line.strip_prefix("status ")).unwrap();
+    let bytes: Vec<u8> = hex.as_bytes().chunks(2).map(byte).collect();
+    assert_eq!(Status::from(decode::<StatusReply>(bytes.into()).unwrap()), status());
+}
+
+fn byte(digits: &[u8]) -> u8 {
+    u8::from_str_radix(std::str::from_utf8(digits).unwrap(), 16).unwrap()
 }
