@@ -317,15 +317,11 @@ fn end(end: &End) -> (&'static str, String, Option<Spot>, Option<Spot>) {
     }
 }
 
-fn group_name(group: GroupId) -> String {
-    if group == GroupId::MAIN { "main".to_owned() } else { group.0.to_string() }
-}
-
 impl Segment {
     fn of(info: &SegmentInfo) -> Self {
         let file = info.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let range = |(group, (first, last)): (&GroupId, &(u64, u64))| Range {
-            group: group_name(*group),
+            group: group.to_string(),
             first: *first,
             last: *last,
         };
@@ -368,7 +364,7 @@ impl Group {
             Err(error) => error.to_string(),
         });
         Self {
-            group: group_name(id),
+            group: id.to_string(),
             purged: text(info.purged),
             first: text(info.first),
             last: text(info.last),
@@ -388,7 +384,7 @@ impl Group {
 impl Entry {
     fn of(group: GroupId, entry: &InspectedEntry, hex: bool) -> Self {
         let mut shown = Self {
-            group: group_name(group),
+            group: group.to_string(),
             id: entry.id.to_string(),
             segment: entry.ordinal,
             offset: entry.offset,

@@ -71,6 +71,13 @@ pub struct Stamp {
     pub seed: u64,
 }
 
+/// Writes `main` or the group's number.
+impl fmt::Display for GroupId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Self::MAIN { f.write_str("main") } else { write!(f, "{}", self.0) }
+    }
+}
+
 impl fmt::Display for NodeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}", self.0)
