@@ -1,4 +1,4 @@
-//! The state of the cluster, as this node knows it.
+//! The state of the cluster and of its groups, as this node knows it.
 
 use std::time::Duration;
 
@@ -75,6 +75,12 @@ impl GroupStatus {
     /// Returns the group's id.
     pub fn id(&self) -> GroupId {
         self.applied.group
+    }
+
+    /// Returns how many of the committed entries the node has not applied; `None` while it knows no leader, and so not
+    /// what is committed, or while its store has applied nothing.
+    pub fn lag(&self) -> Option<u64> {
+        self.leader.and_then(|_| lag(self.applied.index, self.committed.map_or(0, |id| id.index)))
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use quorate_env::metrics::{BOUNDS_MICROS, Histogram};
 
 mod families;
+mod parts;
 mod prometheus;
 
 pub(crate) use families::families;

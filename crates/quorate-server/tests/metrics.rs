@@ -16,10 +16,13 @@ mod support;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use common::{Page, show};
-use quorate::Level;
-use quorate::sim::SimHooks;
+use common::{BESIDE, Page, get, show, with_group};
+use quorate::sim::{SimHooks, group};
+use quorate::{Level, Node};
 use quorate_env::Env;
+use quorate_model::codec::encode_proposal;
+use quorate_model::limits::FORMAT_LEVEL;
+use quorate_model::{Command, ItemsCommand, Proposal};
 use quorate_server::http::HttpServer;
 use serde_json::Value;
 use support::{Cluster, Single, run, until};
@@ -190,9 +193,68 @@ fn an_image_is_counted_at_both_ends() {
     });
 }
 
-/// Starts a cluster whose leader has heard from the others, so that it shows all metrics.
+/// Starts a cluster whose nodes are also in the group [`BESIDE`], and waits until that has a leader and the latest
+/// format level.
+async fn beside() -> Cluster {
+    let cluster = Cluster::start_in(Box::new(|_, config| with_group(config))).await;
+    let is_ready = |node: &Node| {
+        let (main, beside) = (node.status(), group(node, BESIDE).unwrap().status());
+        let levels = [main.format_level, beside.format_level];
+        main.leader.is_some() && beside.leader.is_some() && levels == [FORMAT_LEVEL; 2]
+    };
+    until("the second group", || cluster.nodes().all(is_ready)).await;
+    cluster
+}
+
+/// Adds an item to the second group, through any of its nodes.
+async fn add(node: &Node, key: u8) {
+    let add = ItemsCommand::Add { key: vec![key].into(), value: vec![1].into(), ttl: 0 };
+    let proposal = encode_proposal(&Proposal::new(None, vec![Command::Items(add)])).unwrap();
+    let (position, outcome) = group(node, BESIDE).unwrap().propose(proposal).await.unwrap();
+    outcome.unwrap();
+    assert_eq!(position.group, BESIDE);
+}
+
+#[test]
+fn each_group_counts_for_itself() {
+    run(async {
+        let mut cluster = beside().await;
+        let mut servers = BTreeMap::new();
+        for node in cluster.nodes() {
+            servers.insert(node.status().name, show(node).await);
+        }
+        let pages = || servers.values().map(Page::of).collect::<Vec<_>>();
+        let sum = |group: &str, name: &str| pages().iter().map(|page| page.group(group, name, "")).sum::<f64>();
+        let before = ["main", "2"].map(|group| sum(group, "quorate_writes_total"));
+        for key in 0..10 {
+            add(cluster.node(["a", "b", "c"][usize::from(key % 3)]), key).await;
+        }
+        until("the counts", || sum("2", "quorate_writes_total") >= before[1] + 10.0).await;
+        assert_eq!(["main", "2"].map(|group| sum(group, "quorate_writes_total")), [before[0], before[1] + 10.0]);
+        assert!(sum("2", "quorate_write_seconds_count") >= 10.0);
+        assert_eq!(["main", "2"].map(|group| sum(group, "quorate_is_leader")), [1.0; 2], "each group has one leader");
+        until("three voters on each of three nodes", || sum("2", "quorate_voters_reachable") == 9.0).await;
+        for page in pages() {
+            let writes = page.group("2", "quorate_writes_total", "");
+            assert_eq!(writes > 0.0, page.group("2", "quorate_is_leader", "") == 1.0, "its leader counts them");
+        }
+        // The status shows the position of the same group.
+        for node in cluster.nodes() {
+            let server = &servers[&node.status().name];
+            let shown = || serde_json::from_str::<Value>(&get(server, "/status").1).unwrap()["groups"][0].clone();
+            let applied = || Page::of(server).group("2", "quorate_applied_index", "");
+            until("all entries", || shown()["applied"].as_f64() == Some(applied()) && applied() >= 10.0).await;
+            assert_eq!((&shown()["group"], shown()["voters"].as_array().unwrap().len()), (&2.into(), 3));
+            assert_eq!(node.status().groups[0].applied.group, BESIDE);
+        }
+        drop(servers);
+        cluster.stop_all().await;
+    });
+}
+
+/// Starts a cluster with two groups whose leader has heard from the others, so that it shows all metrics.
 async fn leading() -> (Cluster, HttpServer) {
-    let cluster = Cluster::start().await;
+    let cluster = beside().await;
     let leader = cluster.leader().await;
     cluster.sql(&leader).execute("CREATE TABLE t (x)", ()).await.unwrap();
     let server = show(cluster.nodes().find(|node| node.is_leader()).unwrap()).await;
@@ -201,15 +263,22 @@ async fn leading() -> (Cluster, HttpServer) {
     (cluster, server)
 }
 
-/// A row of the documentation: type, unit and labels of a metric.
-type Row<'a> = (&'a str, &'a str, BTreeSet<&'a str>);
+/// A row of the documentation: type, unit and labels of a metric, and the groups for which it is shown.
+type Row<'a> = (&'a str, &'a str, BTreeSet<&'a str>, &'static [&'static str]);
 
 fn documented() -> BTreeMap<&'static str, Row<'static>> {
     let rows = DOCUMENT.lines().filter(|line| line.starts_with("| `quorate_") && line.matches('|').count() == 6);
     let rows = rows.map(|row| {
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
         let labels = cells[4].split(", ").map(|label| label.trim_matches('`')).filter(|label| !label.is_empty());
-        (cells[1].trim_matches('`'), (cells[2], cells[3], labels.collect()))
+        let labels: BTreeSet<&str> = labels.collect();
+        let groups: &[&str] = match labels.iter().find(|label| label.starts_with("group")) {
+            None => &[],
+            Some(&"group") => &["2", "main"],
+            Some(_) => &["main"],
+        };
+        let labels = labels.into_iter().map(|label| label.trim_end_matches("=\"main\"")).collect();
+        (cells[1].trim_matches('`'), (cells[2], cells[3], labels, groups))
     });
     rows.collect()
 }
@@ -222,9 +291,10 @@ fn the_documentation_lists_exactly_the_metrics() {
         let documented = documented();
         let shown: BTreeSet<&str> = page.types.keys().map(String::as_str).collect();
         assert_eq!(documented.keys().copied().collect::<BTreeSet<_>>(), shown);
-        for (name, (kind, unit, labels)) in documented {
+        for (name, (kind, unit, labels, groups)) in documented {
             assert_eq!(page.types[name], kind, "{name}");
             assert_eq!(page.labels(name), labels, "{name}");
+            assert_eq!(page.groups(name), groups.iter().copied().collect(), "{name}");
             assert!(name.starts_with("quorate_") && name.ends_with("_total") == (kind == "counter"), "{name}");
             for said in ["seconds", "bytes", "entries"] {
                 let ends = name.strip_suffix("_total").unwrap_or(name).ends_with(&format!("_{said}"));
@@ -246,6 +316,31 @@ fn metric_names(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| word.starts_with("quorate_"))
 }
 
+/// Removes what Prometheus adds to the name of a histogram.
+fn base(name: &str) -> &str {
+    ["_bucket", "_sum", "_count"].iter().find_map(|suffix| name.strip_suffix(suffix)).unwrap_or(name)
+}
+
+/// Returns each metric in an expression that is shown for several groups, with its selector.
+fn selectors<'a>(expr: &'a str, page: &Page) -> Vec<&'a str> {
+    let found = expr.match_indices("quorate_").map(|(at, _)| expr[at..].split_once('}').unwrap().0);
+    found.filter(|found| page.groups(base(metric_names(found).next().unwrap())).len() > 1).collect()
+}
+
+/// A frame of the log holds entries of all groups, so that panel alone adds them all up.
+#[test]
+fn the_dashboard_selects_groups() {
+    run(async {
+        let (mut cluster, server) = leading().await;
+        let page = Page::of(&server);
+        let dashboard: Value = serde_json::from_str(DASHBOARD).unwrap();
+        let panels = expressions(&dashboard).into_iter().filter(|expr| !expr.contains("quorate_log_frames_total"));
+        let found: Vec<_> = panels.flat_map(|expr| selectors(expr, &page)).collect();
+        assert!(found.len() > 30 && found.iter().all(|found| found.contains("group=~\"$group\"")), "{found:?}");
+        cluster.stop_all().await;
+    });
+}
+
 #[test]
 fn the_dashboard_shows_exactly_the_metrics() {
     run(async {
@@ -260,9 +355,6 @@ fn the_dashboard_shows_exactly_the_metrics() {
         let used: BTreeSet<&str> = panels.into_iter().chain(queries).flat_map(metric_names).collect();
         let unknown: Vec<_> = used.difference(&names).collect();
         assert!(unknown.is_empty(), "the dashboard uses unknown metrics: {unknown:?}");
-        let base = |name: &'static str| {
-            ["_bucket", "_sum", "_count"].iter().find_map(|suffix| name.strip_suffix(suffix)).unwrap_or(name)
-        };
         let shown: BTreeSet<&str> = metric_names(DASHBOARD).map(base).collect();
         let missing: Vec<_> = page.types.keys().filter(|name| !shown.contains(name.as_str())).collect();
         assert!(missing.is_empty(), "the dashboard omits {missing:?}");
@@ -279,6 +371,8 @@ fn documented_alerts_use_existing_metrics() {
         let (_, alerts) = DOCUMENT.split_once("## What to alert on").unwrap();
         let unknown: Vec<_> = metric_names(alerts).filter(|name| !names.contains(name)).collect();
         assert!(unknown.is_empty(), "{unknown:?}");
+        let mixed: Vec<_> = alerts.lines().filter(|line| line.contains("sum(") || line.contains("max(")).collect();
+        assert!(mixed.is_empty(), "an alert of one group must not depend on another one: {mixed:?}");
         cluster.stop_all().await;
     });
 }

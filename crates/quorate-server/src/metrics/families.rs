@@ -1,11 +1,11 @@
 //! All metrics: their names, one-line descriptions and sources. `docs/metrics.md` describes each in more detail.
 
 use quorate::metrics::Metrics;
-use quorate::metrics::WriteMetrics;
 
+use super::parts::Parts;
 use super::{Family, Kind};
 
-/// The label of the only group.
+/// The label of what there is only of the group `main`: its requests, and the database that it replicates.
 const MAIN: &[(&str, &str)] = &[("group", "main")];
 const NONE: &[(&str, &str)] = &[];
 
@@ -13,8 +13,11 @@ const NANOS_PER_SECOND: f64 = 1e9;
 
 /// Returns all metrics of a node.
 pub(crate) fn families(metrics: &Metrics) -> Vec<Family> {
-    let parts = [process, cluster, members, leaders, writes, stages, reads, log, database, connections];
-    parts.into_iter().flat_map(|part| part(metrics)).collect()
+    let of_node = [process, members, database, log, connections];
+    let of_groups = [cluster, leaders, writes, stages, reads];
+    let parts = Parts::of(metrics);
+    let groups = of_groups.into_iter().flat_map(|group| group(metrics, &parts));
+    of_node.into_iter().flat_map(|part| part(metrics)).chain(groups).collect()
 }
 
 fn counter(name: &'static str, help: &'static str) -> Family {
@@ -51,29 +54,32 @@ fn process(metrics: &Metrics) -> Vec<Family> {
     found
 }
 
-fn cluster(metrics: &Metrics) -> Vec<Family> {
-    let status = &metrics.status;
-    let is_voter = status.members.iter().any(|member| member.id == status.node && member.voter);
-    let (reachable, voters) = status.reachable_voters(metrics.silence_max);
+fn cluster(metrics: &Metrics, parts: &Parts<'_>) -> Vec<Family> {
+    let ready = metrics.not_ready.is_empty();
     let lag = gauge(
         "quorate_apply_lag_entries",
-        "Committed entries not in the database yet; absent while there is no leader.",
+        "Committed entries that are not applied yet; absent while there is no leader.",
     );
-    let lag = status.lag().into_iter().fold(lag, |family, entries| family.with(MAIN, entries));
+    let blocked = gauge(
+        "quorate_blocked_entry",
+        "Index of the entry that the node can't apply or awaits a verdict on; 0 if there is none.",
+    );
     vec![
-        gauge("quorate_ready", "1 if the node can serve, as /ready reports.").with(MAIN, metrics.not_ready.is_empty()),
-        gauge("quorate_is_leader", "1 if the node leads.").with(MAIN, status.leader == Some(status.node)),
-        gauge("quorate_is_voter", "1 if the node votes; 0 for a learner.").with(MAIN, is_voter),
-        gauge("quorate_term", "The current term.").with(MAIN, status.term),
-        gauge("quorate_last_index", "The last index of the node's log.").with(MAIN, status.last_index),
-        gauge("quorate_committed_index", "The last index known to be committed.").with(MAIN, status.committed_index),
-        gauge("quorate_applied_index", "The last index in the database.").with(MAIN, status.applied.index),
+        gauge("quorate_ready", "1 if the node can serve, as /ready reports.").with(MAIN, ready),
+        gauge("quorate_is_leader", "1 if the node leads.").of_each(parts, |part| part.is_leader),
+        gauge("quorate_is_voter", "1 if the node votes; 0 for a learner.").of_each(parts, |part| part.is_voter),
+        gauge("quorate_term", "The current term.").of_each(parts, |part| part.term),
+        gauge("quorate_last_index", "The last index of the node's log.").of_each(parts, |part| part.last),
+        gauge("quorate_committed_index", "The last index known to be committed.").of_each(parts, |part| part.committed),
+        gauge("quorate_applied_index", "The last index in the database.").of_each(parts, |part| part.applied),
         gauge("quorate_durable_index", "The last index that is durable in the database without the log.")
-            .with(MAIN, status.durable_index),
-        lag,
-        gauge("quorate_members", "Members, including learners.").with(MAIN, status.members.len()),
-        gauge("quorate_voters", "Members that vote.").with(MAIN, voters),
-        gauge("quorate_voters_reachable", "Voters heard from lately, including the node.").with(MAIN, reachable),
+            .with(MAIN, metrics.status.durable_index),
+        lag.of_each_known(parts, |part| part.lag),
+        blocked.of_each(parts, |part| part.blocked),
+        gauge("quorate_members", "Members, including learners.").with(MAIN, metrics.status.members.len()),
+        gauge("quorate_voters", "Members that vote.").of_each(parts, |part| part.voters),
+        gauge("quorate_voters_reachable", "Voters heard from lately, including the node.")
+            .of_each(parts, |part| part.reachable),
     ]
 }
 
@@ -102,64 +108,74 @@ fn members(metrics: &Metrics) -> Vec<Family> {
     ]
 }
 
-fn leaders(metrics: &Metrics) -> Vec<Family> {
-    let main = &metrics.main;
-    let failures = [("send", main.images_not_sent.get()), ("receive", main.images_not_received.get())];
+fn leaders(_: &Metrics, parts: &Parts<'_>) -> Vec<Family> {
     vec![
-        counter("quorate_elections_total", "Terms that began.").with(MAIN, main.terms.get()),
+        counter("quorate_elections_total", "Terms that began.").of_each(parts, |part| part.counted.terms.get()),
         counter("quorate_leader_changes_total", "Changes of the leader to another node.")
-            .with(MAIN, main.leader_changes.get()),
-        counter("quorate_images_sent_total", "Images delivered to other nodes.").with(MAIN, main.images_sent.get()),
+            .of_each(parts, |part| part.counted.leader_changes.get()),
+        counter("quorate_images_sent_total", "Images delivered to other nodes.")
+            .of_each(parts, |part| part.counted.images_sent.get()),
         counter("quorate_images_received_total", "Images received and installed.")
-            .with(MAIN, main.images_received.get()),
-        counter("quorate_image_failures_total", "Image transfers that failed.").with_each(MAIN, "direction", failures),
+            .of_each(parts, |part| part.counted.images_received.get()),
+        counter("quorate_image_failures_total", "Image transfers that failed.").of_each_by(
+            parts,
+            "direction",
+            |part| [("send", part.counted.images_not_sent.get()), ("receive", part.counted.images_not_received.get())],
+        ),
     ]
 }
 
-fn writes(metrics: &Metrics) -> Vec<Family> {
-    let (writes, node) = (&metrics.main.writes, &metrics.node);
-    let refusals = [
-        ("invalid", node.invalid.get()),
-        ("not_leader", writes.not_leader.get()),
-        ("overloaded", writes.overloaded.get()),
-        ("stopped", writes.stopped.get()),
-    ];
-    let failures = writes.failed.iter().map(|(kind, count)| (kind.name(), count));
+fn writes(metrics: &Metrics, parts: &Parts<'_>) -> Vec<Family> {
+    let node = &metrics.node;
     vec![
         counter("quorate_writes_total", "Writes that took effect, proposed by this node as the leader.")
-            .with(MAIN, writes.done.get()),
+            .of_each(parts, |part| part.counted.writes.done.get()),
         counter("quorate_writes_forwarded_total", "Writes that this node forwarded to the leader.")
-            .with(MAIN, writes.forwarded.get()),
-        counter("quorate_write_failures_total", "Writes whose outcome is a failure.").with_each(MAIN, "kind", failures),
-        counter("quorate_write_refusals_total", "Writes that were not proposed.").with_each(MAIN, "reason", refusals),
+            .of_each(parts, |part| part.counted.writes.forwarded.get()),
+        counter("quorate_write_failures_total", "Writes whose outcome is a failure.").of_each_by(
+            parts,
+            "kind",
+            |part| part.counted.writes.failed.iter().map(|(kind, count)| (kind.name(), count)),
+        ),
+        counter("quorate_write_refusals_total", "Writes that were not proposed.")
+            .with_each(MAIN, "reason", [("invalid", node.invalid.get())])
+            .of_each_by(parts, "reason", |part| {
+                let writes = &part.counted.writes;
+                [
+                    ("not_leader", writes.not_leader.get()),
+                    ("overloaded", writes.overloaded.get()),
+                    ("stopped", writes.stopped.get()),
+                ]
+            }),
         counter("quorate_write_unknowns_total", "Writes that were proposed and whose outcome is unknown.")
-            .with(MAIN, writes.unknown.get()),
+            .of_each(parts, |part| part.counted.writes.unknown.get()),
         counter("quorate_retries_total", "Retries by this node's own handles.").with(MAIN, node.retries.get()),
     ]
 }
 
-fn stages(metrics: &Metrics) -> Vec<Family> {
-    let WriteMetrics { total, queue, append, fsync, replicate, apply, .. } = &metrics.main.writes;
-    let stages = [
-        ("validate", &metrics.node.validate),
-        ("queue", queue),
-        ("append", append),
-        ("fsync", fsync),
-        ("replicate", replicate),
-        ("apply", apply),
-    ];
+fn stages(metrics: &Metrics, parts: &Parts<'_>) -> Vec<Family> {
     vec![
         histogram("quorate_write_seconds", "Time from a write's arrival at the leader to its outcome.")
-            .with(MAIN, total),
+            .of_each(parts, |part| &part.counted.writes.total),
         histogram("quorate_write_stage_seconds", "Time that writes spend in each stage.")
-            .with_each(MAIN, "stage", stages),
+            .with_each(MAIN, "stage", [("validate", &metrics.node.validate)])
+            .of_each_by(parts, "stage", |part| {
+                let writes = &part.counted.writes;
+                [
+                    ("queue", &writes.queue),
+                    ("append", &writes.append),
+                    ("fsync", &writes.fsync),
+                    ("replicate", &writes.replicate),
+                    ("apply", &writes.apply),
+                ]
+            }),
         histogram("quorate_write_hold_seconds", "Time for which a transaction held writes back.")
-            .with(MAIN, &metrics.main.holds),
+            .of_each(parts, |part| &part.counted.holds),
     ]
 }
 
-fn reads(metrics: &Metrics) -> Vec<Family> {
-    let (reads, main) = (&metrics.node.reads, &metrics.main);
+fn reads(metrics: &Metrics, parts: &Parts<'_>) -> Vec<Family> {
+    let reads = &metrics.node.reads;
     let levels = [
         ("local", reads.local.get()),
         ("at_least", reads.at_least.get()),
@@ -174,9 +190,9 @@ fn reads(metrics: &Metrics) -> Vec<Family> {
             "quorate_read_round_seconds",
             "Time of rounds to a majority that confirmed a linearizable read position.",
         )
-        .with(MAIN, &main.read_rounds),
+        .of_each(parts, |part| &part.counted.read_rounds),
         counter("quorate_read_round_failures_total", "Rounds to a majority that confirmed no read position.")
-            .with(MAIN, main.read_rounds_failed.get()),
+            .of_each(parts, |part| part.counted.read_rounds_failed.get()),
     ]
 }
 
@@ -199,11 +215,6 @@ fn database(metrics: &Metrics) -> Vec<Family> {
         gauge("quorate_apply_queue_bytes", "Bytes of entries that wait to be applied.").with(MAIN, sizes.queued),
         gauge("quorate_store_fault", "1 if the database has a fault and applies nothing.")
             .with(MAIN, metrics.fault.is_some()),
-        gauge(
-            "quorate_blocked_entry",
-            "Index of the entry that the node can't apply or awaits a verdict on; 0 if there is none.",
-        )
-        .with(MAIN, metrics.status.blocked.as_ref().map_or(0, |blocked| blocked.index)),
         counter("quorate_divergences_total", "Times that this node's data differed from that of a majority.")
             .with(MAIN, metrics.node.divergences.get()),
         counter("quorate_disagreements_total", "Times that nodes held different data, this one or others.")

@@ -13,11 +13,33 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::sync::Arc;
 
-use quorate::Node;
+use quorate::sim::{OpenGroup, SimHooks};
+use quorate::types::GroupId;
+use quorate::{Config, Node};
+use quorate_apply::memory_store::{MemoryStore, MemoryStoreOptions};
+use quorate_env::Env;
+use quorate_model::StateMachine;
+use quorate_model::limits::FORMAT_LEVEL;
 use quorate_server::http::{HttpServer, serve};
 
 use crate::support::PATIENCE;
+
+/// A group beside `main`.
+pub const BESIDE: GroupId = GroupId(2);
+
+/// The environment of a node that is also in the group [`BESIDE`].
+pub fn with_group(config: &Config) -> (Env, SimHooks) {
+    let (env, dir) = (Env::real(), config.data_dir.join("beside"));
+    let disk = Arc::clone(env.disk());
+    let open: OpenGroup = Arc::new(move |identity| {
+        let options = MemoryStoreOptions::default();
+        let store = MemoryStore::open(Arc::clone(&disk), &dir, identity, FORMAT_LEVEL, options)?;
+        Ok(store as Arc<dyn StateMachine>)
+    });
+    (env, SimHooks { groups: [(BESIDE, open)].into(), ..SimHooks::default() })
+}
 
 /// Opens a port for a node.
 pub async fn show(node: &Node) -> HttpServer {
@@ -69,7 +91,12 @@ impl Page {
 
     /// Returns a sample by its name, with the label `group="main"` followed by `labels`.
     pub fn main(&self, name: &str, labels: &str) -> f64 {
-        self.sample(&format!("{name}{{group=\"main\"{labels}}}"))
+        self.group("main", name, labels)
+    }
+
+    /// Returns a sample of a group.
+    pub fn group(&self, group: &str, name: &str, labels: &str) -> f64 {
+        self.sample(&format!("{name}{{group=\"{group}\"{labels}}}"))
     }
 
     pub fn sample(&self, name: &str) -> f64 {
@@ -83,15 +110,23 @@ impl Page {
 
     /// Returns the names of the labels of a metric, except `le`.
     pub fn labels(&self, name: &str) -> BTreeSet<&str> {
+        self.pairs(name).into_iter().map(|(label, _)| label).filter(|label| *label != "le").collect()
+    }
+
+    /// Returns the groups of a metric.
+    pub fn groups(&self, name: &str) -> BTreeSet<&str> {
+        let groups = self.pairs(name).into_iter().filter(|(label, _)| *label == "group");
+        groups.map(|(_, group)| group.trim_matches('"')).collect()
+    }
+
+    /// Returns the labels of a metric with their values.
+    fn pairs(&self, name: &str) -> BTreeSet<(&str, &str)> {
         let of_name = |key: &&String| {
             let found = key.split('{').next().unwrap();
             ["", "_bucket", "_sum", "_count"].iter().any(|suffix| found.strip_suffix(suffix) == Some(name))
         };
         let keys = self.samples.keys().filter(of_name);
         let labels = keys.filter_map(|key| key.split_once('{')?.1.strip_suffix('}'));
-        labels
-            .flat_map(|labels| labels.split(',').filter_map(|label| Some(label.split_once('=')?.0)))
-            .filter(|label| *label != "le")
-            .collect()
+        labels.flat_map(|labels| labels.split(',').filter_map(|label| label.split_once('='))).collect()
     }
 }
