@@ -311,7 +311,7 @@ impl StateMachine for MemoryStore {
         }
     }
 
-    /// Not what was applied since the last checkpoint.
+    /// The end of the process loses what was applied since the last checkpoint.
     fn outlives_process(&self) -> bool {
         false
     }

@@ -117,11 +117,11 @@ impl Reporter {
         space: Option<Space>,
         silent_after: Duration,
     ) -> Vec<Seen> {
-        let leader = status.members.iter().find(|member| Some(member.id) == status.leader);
-        let leads = leader.map_or(State::Gone, |leader| State::Leads(leader.name.clone(), status.term));
+        let leader = status.members.iter().find(|member| Some(member.id) == status.main.leader);
+        let leads = leader.map_or(State::Gone, |leader| State::Leads(leader.name.clone(), status.main.term));
         let mut seen = vec![(Topic::Leader, leads, String::new())];
         seen.extend(space.map(|space| self.disk(space)));
-        let committed = status.committed.map_or(0, |id| id.index);
+        let committed = status.main.committed.map_or(0, |id| id.index);
         for member in &status.members {
             let name = &member.name;
             let role = if member.voter { State::Voter } else { State::Learner };
@@ -129,7 +129,7 @@ impl Reporter {
             let silent = alarm(member.silent_for > silent_after);
             seen.push((Topic::Silence(name.clone()), silent, format!("{:.1} s", member.silent_for.as_secs_f64())));
             let may_start = member.applied_index == 0 && !self.empty.contains(&member.id);
-            if status.leader == Some(status.node) && member.silent_for <= silent_after && !may_start {
+            if status.main.leader == Some(status.node) && member.silent_for <= silent_after && !may_start {
                 let lag = committed.saturating_sub(member.applied_index);
                 // A restored history begins far above index 0, so the difference does not count entries.
                 let figure = if member.applied_index == 0 {

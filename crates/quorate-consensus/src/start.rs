@@ -89,6 +89,10 @@ impl Consensus {
         service: Arc<dyn Service>,
     ) -> Result<Self, StartError> {
         check(&config)?;
+        let no_main = || StartError::Config("there is no store for the group 'main'".to_owned());
+        if !stores.contains_key(&GroupId::MAIN) {
+            return Err(no_main());
+        }
         let config = Arc::new(config);
         let (home, restart) = open_home(env, &config, dir, &stores.keys().copied().collect::<Vec<_>>()).await?;
         let listen = |error| StartError::Listen { addr: config.listen.clone(), error };
@@ -112,7 +116,6 @@ impl Consensus {
             let group = Group::start(&log, store, &config, &peers, restart, founding, &mut tasks).await?;
             groups.insert(log.group(), group);
         }
-        let no_main = || StartError::Config("there is no store for the group 'main'".to_owned());
         let main = groups.remove(&GroupId::MAIN).ok_or_else(no_main)?;
         for group in groups.values() {
             tasks.push(task(env, membership::follow::follow(main.clone(), group.clone())));

@@ -22,29 +22,15 @@ pub struct ClusterStatus {
     pub node: NodeId,
     /// The node's name.
     pub name: String,
-    /// The leader, if the node knows one that is in contact with it or with a majority.
-    pub leader: Option<NodeId>,
-    /// The present term.
-    pub term: u64,
-    /// The last entry of the node's log.
-    pub last: Option<LogId>,
-    /// The last entry that the node knows to be committed.
-    pub committed: Option<LogId>,
-    /// The position up to which the node's store has applied the log.
-    pub applied: Position,
-    /// The format level that the cluster uses.
-    pub format_level: u32,
     /// The size of the node's log files in bytes.
     pub log_bytes: u64,
     /// All members, including learners.
     pub members: Vec<MemberStatus>,
-    /// The entry that the node does not apply for now, if there is one.
-    pub blocked: Option<Blocked>,
-    /// Why the node's core stopped, if it did.
-    pub stopped: Option<String>,
     /// What the node knows about its own place in the cluster.
     pub standing: Standing,
-    /// The groups beside `main`. What is said above about a log is about that of `main`.
+    /// The state of the group `main`.
+    pub main: GroupStatus,
+    /// The states of the other groups.
     pub groups: Vec<GroupStatus>,
 }
 
@@ -87,7 +73,11 @@ impl GroupStatus {
 impl Group {
     /// Returns the state of the group, as this node knows it.
     pub fn status(&self) -> GroupStatus {
-        let (leader, _) = standing(self);
+        self.status_under(standing(self).0)
+    }
+
+    /// Returns the state of the group, given its leader.
+    fn status_under(&self, leader: Option<NodeId>) -> GroupStatus {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
         let applied = self.store.applied();
@@ -100,8 +90,13 @@ impl Group {
             format_level: applied.level,
             voters: metrics.membership_config.membership().voter_ids().map(NodeId).collect(),
             blocked: self.verdicts.blocked(),
-            stopped: metrics.running_state.as_ref().err().map(ToString::to_string),
+            stopped: self.stopped(metrics.running_state.as_ref().err()),
         }
+    }
+
+    /// Returns why this node takes no part in the group any more, given the error of its core.
+    fn stopped(&self, error: Option<&impl ToString>) -> Option<String> {
+        self.log.home().removed().map(str::to_owned).or(error.map(ToString::to_string))
     }
 }
 
@@ -146,8 +141,6 @@ pub(crate) fn cluster_status(service: &PeerService, main: &Group) -> ClusterStat
     let metrics = metrics.borrow_watched();
     let membership = metrics.membership_config.membership();
     let voters: Vec<u64> = membership.voter_ids().collect();
-    let applied = main.store.applied();
-    let applied_index = applied.index();
     let members = membership.nodes().map(|(id, member)| {
         let own = *id == identity.id;
         MemberStatus {
@@ -157,7 +150,7 @@ pub(crate) fn cluster_status(service: &PeerService, main: &Group) -> ClusterStat
             voter: voters.contains(id),
             silent_for: if own { Duration::ZERO } else { service.peers.silence(*id) },
             applied_index: if own {
-                applied_index
+                main.store.applied().index()
             } else {
                 service.peers.seen(*id).map_or(0, |seen| seen.applied_index(GroupId::MAIN))
             },
@@ -168,21 +161,10 @@ pub(crate) fn cluster_status(service: &PeerService, main: &Group) -> ClusterStat
         cluster: identity.cluster(),
         node: identity.node(),
         name: identity.name.clone(),
-        leader,
-        term: metrics.current_term,
-        last: main.log.last(),
-        committed: metrics.local_committed.as_ref().map(from_raft),
-        applied: main.position(applied_index),
-        format_level: applied.level,
         log_bytes: service.home.wal.disk_bytes(),
         members: members.collect(),
-        blocked: main.verdicts.blocked(),
-        stopped: service.home.removed().map(str::to_owned).or(metrics
-            .running_state
-            .as_ref()
-            .err()
-            .map(ToString::to_string)),
         standing,
+        main: main.status_under(leader),
         groups: service.groups.get().into_iter().flat_map(|groups| groups.others.values()).map(Group::status).collect(),
     }
 }

@@ -137,8 +137,9 @@ pub trait StateMachine: Send + Sync + 'static {
     /// Returns the latest state known to survive power loss without the log: the log may be purged up to it.
     fn durable(&self) -> Applied;
 
-    /// Returns whether what was applied survives the end of the process. If it does not, nobody can tell after a crash
-    /// whether an entry was applied and its caller answered, so an entry in which processes crash is not rejected.
+    /// Returns whether applied entries survive the end of the process. If they do not, a node can't tell after a crash
+    /// whether it had applied an entry and answered the caller. So the cluster never rejects an entry because processes
+    /// crash in it.
     fn outlives_process(&self) -> bool;
 
     /// Returns why nothing is applied at the moment, if that is so. A node with such a fault must not lead.

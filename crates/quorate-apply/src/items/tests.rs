@@ -36,7 +36,7 @@ impl Fixture for InMemory {
         (Self, Memory::new(quorate_model::StoreIdentity::default()))
     }
 
-    /// What comes back from encoded data is what the engine itself keeps.
+    /// Restarts the engine by decoding what it has encoded. Both must hold the same data.
     fn restart(&mut self, mut machine: Memory) -> Memory {
         let decoded = Memory::decode(&machine.encode().unwrap()).unwrap();
         assert_eq!(decoded.dump(), machine.restarted().dump());

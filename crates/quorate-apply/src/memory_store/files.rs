@@ -52,7 +52,7 @@ impl Files {
     pub(super) fn save(&self, bytes: &[u8]) -> Result<(), StoreFault> {
         self.discard();
         self.replace(bytes).map_err(|error| {
-            // What was written would only take space.
+            // The file is incomplete, and would only take space.
             self.discard();
             self.fault(&error)
         })

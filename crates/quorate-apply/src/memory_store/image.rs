@@ -62,7 +62,7 @@ impl ImageSink for Sink {
         let Self { store, received } = *self;
         let next = super::decode(&received, store.identity, store.level).map_err(|fault| match fault {
             fault @ StoreFault::Unsupported(_) => fault,
-            // Not of this store, but of what was received.
+            // The received image is damaged, not this store.
             StoreFault::Damaged(what) | StoreFault::Io(what) => lost(what),
             fault => lost(fault.to_string()),
         })?;

@@ -4,7 +4,7 @@ use quorate_model::{Epoch, GroupId, NodeId, Position};
 
 use super::*;
 use crate::identity::ClusterId;
-use crate::{MemberStatus, Standing};
+use crate::{GroupStatus, MemberStatus, Standing};
 
 const SILENT_AFTER: Duration = Duration::from_secs(4);
 
@@ -23,17 +23,20 @@ impl Scenario {
             cluster: ClusterId(1),
             node: NodeId(1),
             name: "a".to_owned(),
-            leader: Some(NodeId(1)),
-            term: 1,
-            last: None,
-            committed: None,
-            applied: Position { epoch: Epoch(1), group: GroupId::MAIN, index: 0 },
-            format_level: 1,
             log_bytes: 0,
             members: [("a", 1), ("b", 2), ("c", 3)].map(|(name, id)| member(name, id)).into(),
-            blocked: None,
-            stopped: None,
             standing: Standing::default(),
+            main: GroupStatus {
+                leader: Some(NodeId(1)),
+                term: 1,
+                last: None,
+                committed: None,
+                applied: Position { epoch: Epoch(1), group: GroupId::MAIN, index: 0 },
+                format_level: 1,
+                voters: [1, 2, 3].map(NodeId).into(),
+                blocked: None,
+                stopped: None,
+            },
             groups: Vec::new(),
         };
         let space = Space { total: 100 << 30, available: 50 << 30 };
@@ -74,8 +77,8 @@ fn only_changes_are_logged() {
     let mut scenario = Scenario::new();
     assert_eq!(scenario.lines_after(0), [leads("a", 1)], "members that were there before need no line");
     assert_eq!(scenario.lines_after(100), []);
-    scenario.status.leader = Some(NodeId(2));
-    scenario.status.term = 2;
+    scenario.status.main.leader = Some(NodeId(2));
+    scenario.status.main.term = 2;
     assert_eq!(scenario.lines_after(1), [leads("b", 2)]);
 
     let (d, role) = (Topic::Member("d".to_owned()), |state| state);
@@ -92,14 +95,14 @@ fn only_changes_are_logged() {
 fn a_change_of_the_leader_is_logged_at_once() {
     let mut scenario = Scenario::new();
     scenario.lines_after(0);
-    scenario.status.leader = None;
+    scenario.status.main.leader = None;
     assert_eq!(scenario.lines_after(1), [(Topic::Leader, State::Gone)]);
-    (scenario.status.leader, scenario.status.term) = (Some(NodeId(2)), 2);
+    (scenario.status.main.leader, scenario.status.main.term) = (Some(NodeId(2)), 2);
     assert_eq!(scenario.lines_after(1), [leads("b", 2)]);
     // After that burst only the final state is logged, once the quiet time is over.
-    (scenario.status.leader, scenario.status.term) = (Some(NodeId(1)), 3);
+    (scenario.status.main.leader, scenario.status.main.term) = (Some(NodeId(1)), 3);
     assert_eq!(scenario.lines_after(1), []);
-    (scenario.status.leader, scenario.status.term) = (Some(NodeId(3)), 4);
+    (scenario.status.main.leader, scenario.status.main.term) = (Some(NodeId(3)), 4);
     assert_eq!(scenario.lines_after(1), []);
     assert_eq!(scenario.lines_after(8), [leads("c", 4)]);
 }
@@ -107,7 +110,7 @@ fn a_change_of_the_leader_is_logged_at_once() {
 #[test]
 fn the_lag_of_an_empty_member_is_no_number() {
     let mut scenario = Scenario::new();
-    scenario.status.committed = Some(quorate_model::LogId { index: 1_000_000_060_184, ..Default::default() });
+    scenario.status.main.committed = Some(quorate_model::LogId { index: 1_000_000_060_184, ..Default::default() });
     scenario.member("a").applied_index = 1_000_000_060_184;
     scenario.member("b").applied_index = 1_000_000_060_184;
     assert_eq!(scenario.lines_after(0), [leads("a", 1)], "it may be starting");
@@ -137,7 +140,7 @@ fn a_flapping_state_is_logged_rarely() {
 fn alarms_end_below_the_limit_at_which_they_begin() {
     let mut scenario = Scenario::new();
     scenario.lines_after(0);
-    scenario.status.committed = Some(quorate_model::LogId { index: LAG.0 + 1, ..Default::default() });
+    scenario.status.main.committed = Some(quorate_model::LogId { index: LAG.0 + 1, ..Default::default() });
     scenario.member("a").applied_index = LAG.0 + 1;
     scenario.member("b").applied_index = LAG.0;
     assert_eq!(scenario.lines_after(20), [(Topic::Lag("c".to_owned()), State::Alarm)]);

@@ -43,7 +43,7 @@ async fn step(main: &Group, group: &Group) -> Result<(), MembershipError> {
     let Some(wanted) = latest(main).await? else { return Ok(()) };
     let Some(step) = next(now.membership(), &wanted) else { return Ok(()) };
     if let ChangeMembers::ReplaceAllVoters(voters) = &step {
-        may_replace(group, voters).await?;
+        may_replace(group, now.membership(), voters).await?;
     }
     change(&group.raft, &now, step).await
 }
@@ -58,21 +58,26 @@ async fn latest(main: &Group) -> Result<Option<RaftMembership>, MembershipError>
     Ok(applied_membership(&main.store.applied()).map(|(_, membership)| membership))
 }
 
-/// Fails unless all new voters have caught up, no removed one may be the only one that has applied an entry, and this
+/// Fails unless the new voters have caught up, no removed one may be the only one that has applied an entry, and this
 /// node stays. If it leaves, it hands leadership over.
-async fn may_replace(group: &Group, voters: &BTreeSet<u64>) -> Result<(), MembershipError> {
+async fn may_replace(group: &Group, now: &RaftMembership, voters: &BTreeSet<u64>) -> Result<(), MembershipError> {
     let own = group.raft.node_id();
-    let lags = |id: &&u64| {
-        let Progress { matched, last } = progress(&group.raft, **id);
-        *id != own && matched.is_none_or(|index| index.saturating_add(CAUGHT_UP) < last)
+    let lags = |id: &u64| {
+        let Progress { matched, last } = progress(&group.raft, *id);
+        matched.is_none_or(|index| index.saturating_add(CAUGHT_UP) < last)
     };
-    if let Some(id) = voters.iter().find(lags) {
+    if let Some(id) = new_voters(now, voters).into_iter().find(lags) {
         return Err(MembershipError::Unconfirmed(format!("the member {id:016x} catches up")));
     }
     if !voters.contains(own) {
         return Err(give_way(&group.peers, &group.raft, |id| voters.contains(&id)).await);
     }
     has_applied_all(&group.raft).await.map_err(MembershipError::Refused)
+}
+
+/// Returns the voters that do not vote yet. A voter that is down keeps no other from being replaced.
+fn new_voters(now: &RaftMembership, voters: &BTreeSet<u64>) -> BTreeSet<u64> {
+    voters - &now.voter_ids().collect()
 }
 
 /// Returns the next step from a membership to the wanted one; `None` if nothing is left to do, or `main` is in the
@@ -128,6 +133,12 @@ mod tests {
         assert!(matches!(finish, Some(ChangeMembers::ReplaceAllVoters(voters)) if voters.iter().eq([&1, &2, &4])));
         assert!(matches!(remove, Some(ChangeMembers::RemoveNodes(nodes)) if nodes.iter().eq([&3])));
         assert!(nothing.is_none());
+    }
+
+    #[test]
+    fn only_new_voters_must_have_caught_up() {
+        let now = membership(&[&[1, 2, 3]], &[(1, "a"), (2, "b"), (3, "c"), (4, "c")]);
+        assert_eq!(new_voters(&now, &[1, 2, 4].into()), [4].into());
     }
 
     #[test]

@@ -104,7 +104,7 @@ pub(crate) async fn transfer_to(peers: &Peers, raft: &Raft, name: Option<&str>) 
 }
 
 /// Hands leadership over because this node must not make a change as the leader. Returns the error for the caller: it
-/// names the new leader, or the reason why there is none.
+/// names the new leader, or says why no other node leads.
 pub(crate) async fn give_way(peers: &Peers, raft: &Raft, may: impl Fn(u64) -> bool) -> MembershipError {
     match transfer(raft, peers, may).await {
         Ok(leader) => MembershipError::NotLeader { leader: peers.leader_member(leader.0, None) },

@@ -13,18 +13,19 @@ use super::members::{admission, admit, follower};
 use super::store::MemStore;
 use crate::{Group, KEEP_LOG_BYTES};
 
-/// A cluster whose nodes have a second group, and where both groups have a leader.
-async fn born(world: &SimWorld) -> Cluster {
-    born_with(world, KEEP_LOG_BYTES).await
-}
-
-async fn born_with(world: &SimWorld, keep_log_bytes: u64) -> Cluster {
-    let mut cluster = Cluster::new(world);
-    cluster.keep_log_bytes = keep_log_bytes;
-    cluster.beside = Some(Default::default());
-    NAMES.into_iter().for_each(|name| cluster.start(name));
-    cluster.until("a leader of each group", || cluster.leader().is_some() && leader(&cluster).is_some()).await;
-    cluster
+/// Runs a test on a cluster whose nodes have a second group, once both groups have a leader. The logs keep this many
+/// bytes.
+fn run(seed: u64, keep_log_bytes: u64, test: impl AsyncFn(Cluster, &SimWorld)) {
+    let world = SimWorld::new(seed);
+    let done = world.run(async {
+        let mut cluster = Cluster::new(&world);
+        cluster.keep_log_bytes = keep_log_bytes;
+        cluster.beside = Some(Default::default());
+        NAMES.into_iter().for_each(|name| cluster.start(name));
+        cluster.until("a leader of each group", || cluster.leader().is_some() && leader(&cluster).is_some()).await;
+        test(cluster, &world).await;
+    });
+    done.unwrap();
 }
 
 fn group(cluster: &Cluster, name: &str) -> Option<Group> {
@@ -73,9 +74,7 @@ fn has(store: &MemStore, text: &str) -> bool {
 
 #[test]
 fn each_group_has_its_own_log_and_positions() {
-    let world = SimWorld::new(81);
-    let done = world.run(async {
-        let cluster = born(&world).await;
+    run(81, KEEP_LOG_BYTES, async |cluster, _| {
         for number in 0..20 {
             cluster.write(&format!("to main {number}")).await;
         }
@@ -92,18 +91,15 @@ fn each_group_has_its_own_log_and_positions() {
             assert!(main.group == GroupId::MAIN && main.index >= 20, "{main}");
             let status = cluster.node(name).unwrap().status();
             let beside: Vec<_> = status.groups.iter().map(|group| group.applied.group).collect();
-            assert_eq!((status.applied.group, beside.as_slice()), (GroupId::MAIN, &[BESIDE][..]));
+            assert_eq!((status.main.applied.group, beside.as_slice()), (GroupId::MAIN, &[BESIDE][..]));
         }
         cluster.check().await;
     });
-    done.unwrap();
 }
 
 #[test]
 fn a_wiped_node_is_replaced_in_all_groups() {
-    let world = SimWorld::new(82);
-    let done = world.run(async {
-        let cluster = born(&world).await;
+    run(82, KEEP_LOG_BYTES, async |cluster, _| {
         write(&cluster, "before").await;
         let (victim, _) = leader(&cluster).unwrap();
         let old = cluster.node(victim).unwrap().status().node;
@@ -119,15 +115,12 @@ fn a_wiped_node_is_replaced_in_all_groups() {
         cluster.until("its data", || has_all(store(&cluster, victim))).await;
         cluster.check().await;
     });
-    done.unwrap();
 }
 
 /// The members of `main` change again only after the group has followed, so each change finds a majority of it.
 #[test]
 fn a_group_follows_members_that_are_added_and_removed() {
-    let world = SimWorld::new(83);
-    let done = world.run(async {
-        let cluster = born(&world).await;
+    run(83, KEEP_LOG_BYTES, async |cluster, _| {
         write(&cluster, "before").await;
         cluster.start("d");
         admit(&cluster, &admission("d")).await.unwrap();
@@ -145,14 +138,11 @@ fn a_group_follows_members_that_are_added_and_removed() {
             .until("the end of the removed", || cluster.node(gone).is_none_or(|node| node.removed().is_some()))
             .await;
     });
-    done.unwrap();
 }
 
 #[test]
 fn a_group_survives_the_loss_of_its_leader_and_of_power() {
-    let world = SimWorld::new(84);
-    let done = world.run(async {
-        let cluster = born(&world).await;
+    run(84, KEEP_LOG_BYTES, async |cluster, _| {
         write(&cluster, "one").await;
         let (name, _) = leader(&cluster).unwrap();
         cluster.crash(name).await;
@@ -168,15 +158,12 @@ fn a_group_survives_the_loss_of_its_leader_and_of_power() {
         let histories = NAMES.map(|name| store(&cluster, name).kept().proposals);
         assert!(histories.iter().all(|history| *history == histories[0]), "the nodes differ");
     });
-    done.unwrap();
 }
 
 /// Each group has its own leader, so the status of a group says of its leader what that of the cluster says of main's.
 #[test]
 fn the_status_of_a_group_names_no_leader_without_a_majority() {
-    let world = SimWorld::new(86);
-    let done = world.run(async {
-        let cluster = born(&world).await;
+    run(86, KEEP_LOG_BYTES, async |cluster, world| {
         write(&cluster, "one").await;
         let (name, old) = leader(&cluster).unwrap();
         let own = cluster.node(name).unwrap().status().node;
@@ -186,15 +173,12 @@ fn the_status_of_a_group_names_no_leader_without_a_majority() {
         let another = |name: &&str| group(&cluster, name).is_some_and(|group| group.status().leader.is_some());
         cluster.until("another leader", || NAMES.iter().filter(|other| **other != name).all(&another)).await;
     });
-    done.unwrap();
 }
 
 /// A node that comes back after the log was purged gets an image of the second group.
 #[test]
 fn an_image_of_a_group_replaces_the_store_of_that_group() {
-    let world = SimWorld::new(85);
-    let done = world.run(async {
-        let cluster = born_with(&world, 64 << 10).await;
+    run(85, 64 << 10, async |cluster, _| {
         write(&cluster, "early").await;
         let (leads, _) = leader(&cluster).unwrap();
         let victim = NAMES.into_iter().find(|name| *name != leads).unwrap();
@@ -210,5 +194,4 @@ fn an_image_of_a_group_replaces_the_store_of_that_group() {
         assert!(store(&cluster, victim).installed() > 0);
         assert_eq!(store(&cluster, victim).applied().log_id.map(|id| id.index > 20), Some(true));
     });
-    done.unwrap();
 }

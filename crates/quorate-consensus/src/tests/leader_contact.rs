@@ -37,7 +37,7 @@ fn an_announced_address_is_recorded() {
         cluster.until("the new address on all nodes", is_known).await;
         cluster.write("after").await;
         cluster.check().await;
-        let hears = || cluster.node(name).is_some_and(|node| node.status().leader.is_some());
+        let hears = || cluster.node(name).is_some_and(|node| node.status().main.leader.is_some());
         cluster.until("a leader that reaches it", hears).await;
     });
     done.unwrap();
@@ -108,7 +108,7 @@ fn a_node_without_replication_knows_no_leader() {
         cluster.until("all", || NAMES.into_iter().all(|name| cluster.node(name).is_some())).await;
         cluster.write("before").await;
         let name = follower(&cluster);
-        let hears = || cluster.node(name).is_some_and(|node| node.status().leader.is_some());
+        let hears = || cluster.node(name).is_some_and(|node| node.status().main.leader.is_some());
         cluster.until("a leader that reaches it", hears).await;
         // It announces its old address, so no other node can know the new one.
         move_node(&cluster, name, &format!("{name}:2"), &format!("{name}:1")).await;
@@ -117,14 +117,14 @@ fn a_node_without_replication_knows_no_leader() {
         sleep(Duration::from_secs(5)).await;
         let node = cluster.node(name).unwrap();
         let status = node.status();
-        assert_eq!((status.leader, status.standing.leader_silent_for), (None, None));
+        assert_eq!((status.main.leader, status.standing.leader_silent_for), (None, None));
         let leader = cluster.leader().unwrap().1;
         assert!(
             status.members.iter().all(|member| member.silent_for < config(name).timing.silence),
             "all nodes answer it"
         );
         assert_eq!(status.standing.last_leader, Some(leader.status().node));
-        assert!(status.applied < leader.status().applied);
+        assert!(status.main.applied < leader.status().main.applied);
     });
     done.unwrap();
 }
@@ -143,7 +143,11 @@ fn no_leader_is_reported_without_a_majority() {
                 cluster.kill(name).await;
             }
             sleep(Duration::from_secs(10)).await;
-            assert_eq!(cluster.node(left).unwrap().status().leader, None, "the leader was {leader}, {left} is left");
+            assert_eq!(
+                cluster.node(left).unwrap().status().main.leader,
+                None,
+                "the leader was {leader}, {left} is left"
+            );
         });
         done.unwrap();
     }
@@ -155,7 +159,7 @@ fn a_node_joins_by_applying_its_own_admission() {
     let done = world.run(async {
         let cluster = born(&world).await;
         cluster.write("before").await;
-        let committed = cluster.leader().unwrap().1.status().committed.unwrap().index;
+        let committed = cluster.leader().unwrap().1.status().main.committed.unwrap().index;
         cluster.start("d");
         cluster.until("its start", || cluster.node("d").is_some()).await;
         let node = cluster.node("d").unwrap();
@@ -163,7 +167,7 @@ fn a_node_joins_by_applying_its_own_admission() {
         assert!(!node.has_joined() && !node.status().standing.votes);
         super::members::admit(&cluster, &super::members::admission("d")).await.unwrap();
         cluster.until("its admission", || node.has_joined() && node.status().standing.votes).await;
-        assert!(node.status().applied.index > committed);
+        assert!(node.status().main.applied.index > committed);
         // This holds after a restart too.
         cluster.kill("d").await;
         cluster.start("d");

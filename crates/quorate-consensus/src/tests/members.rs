@@ -117,7 +117,7 @@ fn a_removed_node_says_so_and_never_comes_back() {
             assert_eq!(node.status().node, id);
             let Ended::Removed(why) = node.ended().await else { panic!("it ended for another reason") };
             assert!(why.contains("was removed from the cluster") && why.contains(&id.to_string()), "{why}");
-            assert_eq!(node.status().stopped.as_deref(), Some(why.as_str()));
+            assert_eq!(node.status().main.stopped.as_deref(), Some(why.as_str()));
             assert!(node.main().read_position().await.is_err());
 
             // All lists still have the name, but the node can't start again with this directory.

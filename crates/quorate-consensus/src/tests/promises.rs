@@ -19,7 +19,7 @@ fn a_voter_promises_to_stop_before_several_entries() {
         let name = by_rank(&cluster)[1];
         let promises = async |index: u64, round: u64| {
             let node = cluster.node(name).unwrap();
-            let ask = StandAsk { index, term: node.status().term, round, ..StandAsk::default() };
+            let ask = StandAsk { index, term: node.status().main.term, round, ..StandAsk::default() };
             node.main().verdicts.stand(&ask).await.promised
         };
         let promised =
@@ -51,7 +51,7 @@ fn a_stuck_node_does_not_promise() {
         let index = cluster.store(name).kept().applied.index() + 1;
         let _ = propose(&cluster).await;
         assert!(matches!(timeout(SOON, node.ended()).await, Ok(Ended::Store(StoreFault::Stuck(_)))));
-        let ask = StandAsk { index, term: node.status().term, round: 1, ..StandAsk::default() };
+        let ask = StandAsk { index, term: node.status().main.term, round: 1, ..StandAsk::default() };
         assert!(!node.main().verdicts.stand(&ask).await.promised);
     });
 }
@@ -64,7 +64,7 @@ fn a_node_that_promised_continues_with_a_copy() {
         let node = cluster.node(name).unwrap();
         poison(&cluster, [name], &damaged());
         let promises = async {
-            let blocked = || node.status().blocked;
+            let blocked = || node.status().main.blocked;
             cluster.until("a node that stops", || blocked().is_some()).await;
             // The promise is to a leader of a later term that does not exist, so no leader releases the node.
             let ask = StandAsk { index: blocked().unwrap().index, term: 100, round: 1, ..StandAsk::default() };

@@ -48,7 +48,7 @@ fn add(key: &'static str, ttl: Duration) -> ItemsCommand {
 
 /// The last index of the log, on the nodes that run.
 fn last_indexes(cluster: &Cluster) -> Vec<u64> {
-    cluster.others("").iter().map(|node| node.status().last.map_or(0, |id| id.index)).collect()
+    cluster.others("").iter().map(|node| node.status().main.last.map_or(0, |id| id.index)).collect()
 }
 
 /// Whether no node holds a row of the store for tests.

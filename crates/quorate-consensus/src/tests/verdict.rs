@@ -110,7 +110,7 @@ fn a_blocked_node_survives_damage_that_a_reader_finds() {
             poison(&cluster, [victim], &damaged());
             let find = async {
                 let node = cluster.node(victim).unwrap();
-                let is_blocked = || node.status().blocked.is_some();
+                let is_blocked = || node.status().main.blocked.is_some();
                 cluster.until("blocked", is_blocked).await;
                 cluster.store(victim).find_damage();
             };
@@ -146,7 +146,7 @@ fn an_entry_applied_and_lost_by_a_voter_is_kept() {
             assert_eq!(propose(&cluster).await, Some(false));
             cluster.kill(able).await;
             cluster.store(able).lose_last();
-            let is_stuck = |name: &&str| cluster.node(name).is_some_and(|node| node.status().blocked.is_some());
+            let is_stuck = |name: &&str| cluster.node(name).is_some_and(|node| node.status().main.blocked.is_some());
             cluster.until("the others are stuck", || others.iter().all(is_stuck)).await;
             cluster.start(able);
             cluster.write("after").await;
@@ -245,7 +245,7 @@ fn a_node_that_gets_no_copy_tries_the_entry_again() {
         poison(&cluster, [names[2]], &Trouble::Crash);
         assert_eq!(propose(&cluster).await, Some(false));
         names[..2].iter().for_each(|name| cluster.node(name).unwrap().main().withhold_images(true));
-        let blocked = || cluster.node(names[2]).and_then(|node| node.status().blocked);
+        let blocked = || cluster.node(names[2]).and_then(|node| node.status().main.blocked);
         while blocked().is_none() {
             cluster.until("a crash or a block", || blocked().is_some() || cluster.store(names[2]).take_crashed()).await;
             if blocked().is_none() {
@@ -267,7 +267,7 @@ async fn only_the_leader_applies(cluster: &Cluster, go: impl AsyncFn(&'static st
     poison(cluster, names[1..].iter().copied(), &memory());
     assert_eq!(propose(cluster).await, Some(false));
     go(names[0]).await;
-    let blocked = || cluster.leader().and_then(|(_, leader)| leader.status().blocked);
+    let blocked = || cluster.leader().and_then(|(_, leader)| leader.status().main.blocked);
     cluster.until("a leader that can't apply it", || blocked().is_some()).await;
     (names[0], blocked().unwrap().index)
 }
@@ -381,7 +381,7 @@ fn a_voter_that_may_have_applied_is_awaited() {
         let (_, leader) = cluster.leader().unwrap();
         let proposed = timeout(Duration::from_secs(20), leader.main().propose(Bytes::from_static(b"x"))).await;
         assert!(proposed.is_err(), "it can't be decided without the third voter");
-        assert_eq!(leader.status().blocked.map(|blocked| blocked.index), Some(index));
+        assert_eq!(leader.status().main.blocked.map(|blocked| blocked.index), Some(index));
         drop(leader);
         cluster.start(gone);
         cluster.write("after").await;

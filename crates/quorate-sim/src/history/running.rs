@@ -10,7 +10,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 /// The running hash.
 #[derive(Default)]
 pub(super) struct Running {
-    /// What was told of entries after the last one with a known value.
+    /// The canonical bytes of outcomes after the last known value, by index. The next one is missing.
     told: BTreeMap<u64, Vec<u8>>,
     values: BTreeMap<u64, u64>,
 }

@@ -1,5 +1,5 @@
 //! The clients of the second group: they add items, some of which expire, take them, read them and wait for them, and
-//! check what they are told.
+//! check the answers.
 //!
 //! Each client has keys of its own and waits for one write before it begins the next, so it knows what its keys must
 //! hold.

@@ -26,7 +26,8 @@ fn live(disk: &SimDisk, entries: &[Entry], expected: &Expected) -> Option<Applie
     Some(store.durable())
 }
 
-/// Ends the life of a disk, and checks that the next one has what was durable, and gets to the same end.
+/// Ends the life of a disk. Checks that the store of the next life has everything that was durable, and that replaying
+/// the other entries gives the same state.
 fn check_next_life(disk: &SimDisk, durable: Option<&Applied>, entries: &[Entry], expected: &Expected) {
     let store = open_on(disk).unwrap();
     let found = applied(&store);
@@ -35,7 +36,7 @@ fn check_next_life(disk: &SimDisk, durable: Option<&Applied>, entries: &[Entry],
         Some(index) => assert_eq!(state(&store), expected.states[index as usize]),
         None => assert_eq!(state(&store), Memory::new(IDENTITY).encode().unwrap()),
     }
-    assert_eq!(store.durable(), store.applied(), "what was read is durable by now");
+    assert_eq!(store.durable(), store.applied(), "the store has made durable what it has read");
     drop(store);
     let durable = live(disk, entries, expected).unwrap();
     assert_eq!(index_of(&durable), Some(ENTRIES - 1));
