@@ -350,9 +350,25 @@ impl Cluster {
         self.names.iter().filter_map(|name| Some(self.node(name)?.status())).collect()
     }
 
+    /// Returns for each node that serves: its name, its leader, its applied and committed indexes, and the entry that it
+    /// can't apply.
+    pub fn summary(&self) -> String {
+        let line = |status: Status| {
+            let Status { name, leader, applied, committed_index, blocked, .. } = status;
+            let leader = leader.map_or_else(|| "none".to_owned(), |leader| leader.to_string());
+            format!("{name} under {leader} has applied {applied} of {committed_index}, blocked: {blocked:?}")
+        };
+        self.statuses().into_iter().map(line).collect::<Vec<_>>().join("; ")
+    }
+
     /// Whether all nodes serve, are voters and have applied all committed entries, and the data of none of them are
     /// changed or about to be.
     pub fn is_whole(&self) -> bool {
+        self.is_complete() && !self.has_foreign_data()
+    }
+
+    /// Whether all nodes serve, are voters and have applied all committed entries.
+    pub(super) fn is_complete(&self) -> bool {
         let statuses = self.statuses();
         let Some(leader) = self.leader().and_then(|name| Some(self.node(name)?.status())) else { return false };
         let is_voter = |status: &Status| {
@@ -362,7 +378,6 @@ impl Cluster {
         statuses.len() == self.names.len()
             && leader.members.len() == self.names.len()
             && statuses.iter().all(|status| is_voter(status) && status.applied.index >= leader.committed_index)
-            && !self.has_foreign_data()
             && self.beside_is_whole()
     }
 

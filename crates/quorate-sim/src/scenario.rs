@@ -243,8 +243,8 @@ async fn run_faults(cluster: &Cluster, ledger: &Ledger, faults: &mut Faults, pla
             return None;
         }
         if begun.elapsed() > plan.time * OVERTIME {
-            let counts = ledger.counts();
-            cluster.history().violation(format!("too little progress: {counts:?}, {:?}", faults.crashes()));
+            let (counts, crashes, summary) = (ledger.counts(), faults.crashes(), cluster.summary());
+            cluster.history().violation(format!("too little progress: {counts:?}, {crashes:?}; {summary}"));
             return None;
         }
         faults.round().await;

@@ -40,7 +40,8 @@ impl Cluster {
         self.with_life(name, |life| life.reader = reader.map(|reader| (reader, end)));
     }
 
-    /// Marks a node as a target: its data are changed from outside as soon as no other connection writes to them.
+    /// Marks a node as a target: its data are changed from outside as soon as all nodes hold everything and no other
+    /// connection writes to them.
     pub fn tamper(&self, name: &'static str) {
         self.with_life(name, |life| life.is_target = true);
     }
@@ -178,7 +179,8 @@ impl Cluster {
             drop(self.with_life(name, |life| life.reader.take_if(is_over)));
             let seen = |life: &mut Life| Some((life.is_target, life.store.upgrade().filter(|_| !life.is_doomed)?));
             let Some((is_target, store)) = self.with_life(name, seen).flatten() else { continue };
-            if is_target && change(store.store()) {
+            // A node sends no image of changed data, so it must not be the only one that has some entry.
+            if is_target && self.is_complete() && change(store.store()) {
                 self.with_life(name, |life| life.is_target = false);
                 self.history.tampered(name);
             } else if self.history.is_tampered(name) && is_clean(store.store()) && !self.has_bad_page(name) {
