@@ -167,8 +167,8 @@ fn a_node_with_a_damaged_database_gets_a_copy() {
     }
 }
 
-/// A statement with this clause can't be interrupted for minutes, even by a fast machine: SQLite builds the terms in one
-/// step, in a time that grows with the square of their number.
+/// A statement with this clause can't be interrupted for minutes, even on a fast machine: SQLite builds the terms in
+/// one step, in a time that grows with the square of their number.
 const ENDLESS: &str = "FROM words WHERE words MATCH \
                        (SELECT 'NEAR(' || replace(printf('%.*c', 64000, 'x'), 'x', 'fox ') || ')')";
 const WORDS: &str = "CREATE VIRTUAL TABLE words USING fts5 (body)";

@@ -11,6 +11,7 @@ use quorate_model::{GroupId, NodeId, Position, StateMachine};
 use super::cluster::{BESIDE, Cluster, NAMES, SOON};
 use super::members::{admission, admit, follower};
 use super::store::MemStore;
+use crate::peer::messages::{ReadPositionAsk, encode, method};
 use crate::{Group, KEEP_LOG_BYTES};
 
 /// Runs a test on a cluster whose nodes have a second group, once both groups have a leader. The logs keep this many
@@ -193,5 +194,20 @@ fn an_image_of_a_group_replaces_the_store_of_that_group() {
         cluster.until("its data", || has(&store(&cluster, victim), "early")).await;
         assert!(store(&cluster, victim).installed() > 0);
         assert_eq!(store(&cluster, victim).applied().log_id.map(|id| id.index > 20), Some(true));
+    });
+}
+
+/// A node of another version may have other groups. It must never take one for another.
+#[test]
+fn a_group_that_a_node_does_not_have_is_refused() {
+    run(87, KEEP_LOG_BYTES, async |cluster, _| {
+        let (_, leader) = cluster.leader().unwrap();
+        let follower = cluster.node(follower(&cluster)).unwrap();
+        let asked = |group: u32| {
+            follower.call_member(leader.status().node, method::READ_POSITION, encode(&ReadPositionAsk { group }), SOON)
+        };
+        assert!(asked(GroupId::MAIN.0).await.is_ok());
+        let refused = asked(99).await.unwrap_err().to_string();
+        assert!(refused.contains("has no group 99"), "{refused}");
     });
 }
