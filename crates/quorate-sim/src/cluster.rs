@@ -350,8 +350,8 @@ impl Cluster {
         self.names.iter().filter_map(|name| Some(self.node(name)?.status())).collect()
     }
 
-    /// Returns a text that says for each node that serves which leader it has, how far it has applied what is committed,
-    /// and which entry it can't apply.
+    /// Returns a text that says for each node that serves which leader it has, how far it has applied what is
+    /// committed, and which entry it can't apply.
     pub fn summary(&self) -> String {
         let line = |status: Status| {
             let Status { name, leader, applied, committed_index, blocked, .. } = status;
@@ -361,8 +361,8 @@ impl Cluster {
         self.statuses().into_iter().map(line).collect::<Vec<_>>().join("; ")
     }
 
-    /// Whether all nodes serve, are voters and have applied all committed entries, and no node's data are changed or about
-    /// to be.
+    /// Whether all nodes serve, are voters and have applied all committed entries, and no node's data are changed or
+    /// about to be.
     pub fn is_whole(&self) -> bool {
         self.is_complete() && !self.has_foreign_data()
     }
