@@ -1,8 +1,8 @@
 //! Quorate's consensus: openraft on our log and our network, behind a neutral interface.
 //!
-//! [`Consensus::start`] opens the node's log, finds or founds its cluster, opens the store and runs the core. Then
-//! [`Consensus::propose`] replicates an encoded proposal and returns its outcome, [`Consensus::read_position`] returns
-//! the position up to which a linearizable read must see the state, and [`Consensus::status`] returns the members,
+//! [`Consensus::start`] opens the node's log, finds or founds its cluster, opens the stores and runs the core of each
+//! group. [`Group::propose`] then replicates an encoded proposal and returns its outcome, and [`Group::read_position`]
+//! returns the position up to which a linearizable read must see the state. [`Consensus::status`] returns the members,
 //! which [`Consensus::admit`] and [`Consensus::remove`] change. The layers above answer their own methods through a
 //! [`Service`]. [`inspect`] decodes the contents of a log.
 //!
