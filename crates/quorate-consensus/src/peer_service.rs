@@ -32,7 +32,7 @@ use crate::peer::messages::{
 };
 use crate::peers::Peers;
 use crate::permits::Permits;
-use crate::raft::types::{RaftLogId, TypeConfig, to_raft};
+use crate::raft::types::{Member, RaftLogId, TypeConfig, to_raft};
 use crate::reads;
 use crate::verdict::Verdicts;
 
@@ -217,28 +217,26 @@ impl PeerService {
             ..StatusReply::default()
         };
         if let Some(groups) = self.groups.get() {
-            let metrics = groups.main.raft.metrics();
-            let metrics = metrics.borrow_watched();
-            status.leader = metrics.current_leader;
-            status.term = metrics.current_term;
             status.applied_index = groups.main.store.applied().index();
             let other = |(id, group): (&GroupId, &Group)| GroupReply {
                 group: id.0,
                 applied_index: group.store.applied().index(),
             };
             status.groups = groups.others.iter().map(other).collect();
+            let metrics = groups.main.raft.metrics();
+            let metrics = metrics.borrow_watched();
+            status.leader = metrics.current_leader;
+            status.term = metrics.current_term;
             status.committed_index = metrics.local_committed.as_ref().map_or(0, |id| id.index);
             let membership = metrics.membership_config.membership();
             let voters: Vec<u64> = membership.voter_ids().collect();
-            status.members = membership
-                .nodes()
-                .map(|(id, node)| MemberInfo {
-                    id: *id,
-                    name: node.name.clone(),
-                    addr: node.addr.clone(),
-                    voter: voters.contains(id),
-                })
-                .collect();
+            let info = |(id, node): (&u64, &Member)| MemberInfo {
+                id: *id,
+                name: node.name.clone(),
+                addr: node.addr.clone(),
+                voter: voters.contains(id),
+            };
+            status.members = membership.nodes().map(info).collect();
         }
         status
     }

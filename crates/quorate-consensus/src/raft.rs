@@ -1,6 +1,8 @@
 //! The adapters for openraft: its types, runtime, network, log and state machine, implemented with Quorate's own.
 //!
-//! Invariant: the crate exports no type of openraft.
+//! Invariants:
+//! - The crate exports no type of openraft.
+//! - A thread never borrows the core's metrics twice at once: if the core changes them in between, both wait for ever.
 
 pub(crate) mod codec;
 pub(crate) mod log_store;

@@ -8,6 +8,7 @@ use quorate_model::{GroupId, LogId, NodeId, Position};
 use crate::group::Group;
 use crate::identity::ClusterId;
 use crate::levels;
+use crate::membership;
 use crate::peer_service::PeerService;
 use crate::raft::types::from_raft;
 use crate::standing::{Standing, standing};
@@ -78,25 +79,26 @@ impl Group {
 
     /// Returns the state of the group, given its leader.
     fn status_under(&self, leader: Option<NodeId>) -> GroupStatus {
-        let metrics = self.raft.metrics();
-        let metrics = metrics.borrow_watched();
+        let (term, committed, voters, error) = {
+            let metrics = self.raft.metrics();
+            let metrics = metrics.borrow_watched();
+            let voters = metrics.membership_config.membership().voter_ids().map(NodeId).collect();
+            let error = metrics.running_state.as_ref().err().map(ToString::to_string);
+            (metrics.current_term, metrics.local_committed.as_ref().map(from_raft), voters, error)
+        };
         let applied = self.store.applied();
         GroupStatus {
             leader,
-            term: metrics.current_term,
+            term,
             last: self.log.last(),
-            committed: metrics.local_committed.as_ref().map(from_raft),
+            committed,
             applied: self.position(applied.index()),
             format_level: applied.level,
-            voters: metrics.membership_config.membership().voter_ids().map(NodeId).collect(),
+            voters,
             blocked: self.verdicts.blocked(),
-            stopped: self.stopped(metrics.running_state.as_ref().err()),
+            // A node that was removed takes no part in any group.
+            stopped: self.log.home().removed().map(str::to_owned).or(error),
         }
-    }
-
-    /// Returns why this node takes no part in the group any more, given the error of its core.
-    fn stopped(&self, error: Option<&impl ToString>) -> Option<String> {
-        self.log.home().removed().map(str::to_owned).or(error.map(ToString::to_string))
     }
 }
 
@@ -137,9 +139,8 @@ pub fn lag(applied: u64, committed: u64) -> Option<u64> {
 pub(crate) fn cluster_status(service: &PeerService, main: &Group) -> ClusterStatus {
     let identity = service.home.identity();
     let (leader, standing) = standing(main);
-    let metrics = main.raft.metrics();
-    let metrics = metrics.borrow_watched();
-    let membership = metrics.membership_config.membership();
+    let current = membership::current(&main.raft);
+    let membership = current.membership();
     let voters: Vec<u64> = membership.voter_ids().collect();
     let members = membership.nodes().map(|(id, member)| {
         let own = *id == identity.id;

@@ -15,11 +15,11 @@ use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use quorate::admin::AdminError;
 use quorate::{Client, ClientConfig, Config, ConnectError, Error, Node, SecretSource, StartError};
-use support::{Single, run, secret};
+use support::{PATIENCE, Single, run, secret};
 use tempfile::TempDir;
 
 /// An executor without timers, sockets and threads.
@@ -180,5 +180,27 @@ fn a_client_outlives_the_restart_of_its_node() {
         let status = remote.status().await.unwrap();
         assert_eq!((status.members.len(), status.leader().map(|leader| leader.name.as_str())), (1, Some("node")));
         assert_eq!(status.lag(), Some(0));
+    });
+}
+
+/// The core changes what a status is made of while it is being made.
+#[test]
+fn any_thread_may_ask_for_the_status_while_the_node_writes() {
+    const ASKED: usize = 20_000;
+    let (asked, all_asked) = std::sync::mpsc::channel();
+    run(async {
+        let single = Single::start().await;
+        single.node.sql().execute("CREATE TABLE t (x)", ()).await.unwrap();
+        let node = Arc::new(single.node);
+        let asking = Arc::clone(&node);
+        std::thread::spawn(move || {
+            (0..ASKED).for_each(|_| assert_eq!(asking.status().members.len(), 1));
+            asked.send(()).unwrap();
+        });
+        let deadline = Instant::now() + PATIENCE;
+        while all_asked.try_recv().is_err() {
+            assert!(Instant::now() < deadline, "a status is never answered");
+            node.sql().execute("INSERT INTO t VALUES (1)", ()).await.unwrap();
+        }
     });
 }
