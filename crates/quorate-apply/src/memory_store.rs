@@ -50,7 +50,7 @@ pub const REST_ASKS: u32 = 6;
 pub const PIECE_BYTES_MAX: usize = 1 << 20;
 
 /// The options of a [`MemoryStore`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct MemoryStoreOptions {
     /// After how many entries the state is written to the file. A failed attempt is repeated after as many more.
     pub checkpoint_entries: u64,
@@ -59,11 +59,18 @@ pub struct MemoryStoreOptions {
     pub rest_asks: u32,
     /// Bytes of a piece of an image: at least 1, at most [`PIECE_BYTES_MAX`].
     pub piece_bytes: usize,
+    /// The waiters for topics that entries touch. Installing an image wakes all of them.
+    pub waits: Waits,
 }
 
 impl Default for MemoryStoreOptions {
     fn default() -> Self {
-        Self { checkpoint_entries: CHECKPOINT_ENTRIES, rest_asks: REST_ASKS, piece_bytes: PIECE_BYTES_MAX }
+        Self {
+            checkpoint_entries: CHECKPOINT_ENTRIES,
+            rest_asks: REST_ASKS,
+            piece_bytes: PIECE_BYTES_MAX,
+            waits: Waits::default(),
+        }
     }
 }
 
@@ -96,7 +103,6 @@ pub struct MemoryStore {
     rejections: Mutex<Vec<u64>>,
     /// The applied position, as published.
     applied: watch::Sender<Applied>,
-    waits: Waits,
 }
 
 impl MemoryStore {
@@ -135,7 +141,6 @@ impl MemoryStore {
             rejections: Mutex::new(core.rejected().to_vec()),
             core: Mutex::new(core),
             applied: watch::Sender::new(applied),
-            waits: Waits::default(),
         }))
     }
 
@@ -146,14 +151,14 @@ impl MemoryStore {
         f(core.machine(), core.applied())
     }
 
-    /// The waiters for topics that entries touch. Installing an image wakes all of them.
-    pub fn waits(&self) -> Waits {
-        self.waits.clone()
-    }
-
     /// The applied position, updated after each batch.
     pub fn watch_applied(&self) -> watch::Receiver<Applied> {
         self.applied.subscribe()
+    }
+
+    /// Returns the waiters for topics that entries touch.
+    pub fn waits(&self) -> &Waits {
+        &self.options.waits
     }
 
     /// Waits until the entry at this index is applied, however long that takes.
@@ -212,7 +217,7 @@ impl MemoryStore {
         let done = check_next(last, new).and_then(|()| core.apply_batch(new, &mut applied));
         if !applied.is_empty() {
             self.publish(&core);
-            self.waits.wake(&core.take_touched());
+            self.options.waits.wake(&core.take_touched());
         }
         if let Err(fault) = &done
             && !is_of_an_entry(fault)
@@ -253,7 +258,7 @@ impl MemoryStore {
         *lock(&self.saved) = Saved::new(applied.clone(), applied.index());
         *lock(&self.fault) = None;
         self.publish(&core);
-        self.waits.wake_all();
+        self.options.waits.wake_all();
         Ok(applied)
     }
 }
@@ -307,7 +312,7 @@ impl StateMachine for MemoryStore {
             && let Ok(mut ahead) = Applier::new(lock(&self.core).machine().clone(), self.level)
         {
             let _ = ahead.apply_batch(&entries, &mut Vec::new());
-            self.waits.wake(&ahead.take_touched());
+            self.options.waits.wake(&ahead.take_touched());
         }
     }
 

@@ -60,6 +60,8 @@ pub enum Mutant {
     TickReadsClock,
     /// Waiters are woken when an entry is run ahead of its commit.
     WokenBeforeCommit,
+    /// A turn that a remote waiter does not use is lost.
+    TurnLost,
     /// The outcome hash leaves out the replies of one family.
     FamilyNotHashed,
     /// A read position of `main` is taken for one of another group.
@@ -125,12 +127,13 @@ use Mutant::{
     OutcomesNotCompared, PipelineIsAtomic, PositionOfMain, PurgedBeforeDurable, ReadChecksIgnored, ReadDamageIgnored,
     ReadWithoutQuorum, ReadersNotCounted, RejectedByMinority, RetryIsNew, SeedCarriedOver, SegmentReusedEarly,
     SessionsForgotten, SessionsOutsideTransaction, SnapshotNotKept, StaleFrameAccepted, StuckNotNoted,
-    SyncBelievedAgain, SyncErrorIgnored, TickReadsClock, TornFrameAccepted, VoteNotAwaited, WokenBeforeCommit,
+    SyncBelievedAgain, SyncErrorIgnored, TickReadsClock, TornFrameAccepted, TurnLost, VoteNotAwaited,
+    WokenBeforeCommit,
 };
 
 impl Mutant {
     /// All mutants.
-    pub const ALL: [Self; 52] = [
+    pub const ALL: [Self; 53] = [
         AcknowledgedBeforeSync,
         SyncErrorIgnored,
         StaleFrameAccepted,
@@ -156,6 +159,7 @@ impl Mutant {
         PipelineIsAtomic,
         TickReadsClock,
         WokenBeforeCommit,
+        TurnLost,
         FamilyNotHashed,
         PositionOfMain,
         ForwardedIsNotDone,

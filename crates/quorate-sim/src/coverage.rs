@@ -83,7 +83,7 @@ pub struct Coverage {
 }
 
 /// What a run of many seeds must have met in addition to faults.
-const HAPPENINGS: [&str; 32] = [
+const HAPPENINGS: [&str; 33] = [
     WORK_RIGHT,
     WORK_WRONG,
     TRANSACTION,
@@ -115,6 +115,7 @@ const HAPPENINGS: [&str; 32] = [
     ITEM_TAKEN,
     ITEM_EXPIRED,
     ITEM_WAITED,
+    TURN_PASSED,
     LED_APART,
 ];
 
@@ -185,6 +186,9 @@ pub const NOT_TICKED: &str = "tick that one node can't read";
 pub const ITEM_TAKEN: &str = "item that was taken";
 pub const ITEM_EXPIRED: &str = "item that expired";
 pub const ITEM_WAITED: &str = "item that was waited for";
+
+/// Turns that a waiter over the network did not use.
+pub const TURN_PASSED: &str = "turn that went on to the next waiter";
 
 /// Steps of clients while different nodes led the two groups.
 pub const LED_APART: &str = "groups led by different nodes";

@@ -163,7 +163,7 @@ impl Load {
         load.tasks.push(env.spawn(Upkeep::new(cluster, ledger, &load.stop, calm).run(env.clone())));
         let env = cluster.world().node("items");
         for client in 0..items::CLIENTS {
-            let client = ItemsClient::new(cluster, ledger, &load.stop, calm, client);
+            let client = ItemsClient::new(&env, cluster, ledger, &load.stop, calm, client);
             load.tasks.push(env.spawn(client.run()));
         }
         let env = cluster.world().node("ails");

@@ -5,10 +5,12 @@
 use bytes::Bytes;
 use prost::Message;
 use quorate_consensus::Admission;
+use quorate_model::{GroupId, Topic};
 use quorate_sql::query::Rows;
 
 use crate::protocol::admin::{Admit, Changed, Probe, Remove, Transfer};
 use crate::protocol::transaction::{Ask, AskKind, Told};
+use crate::protocol::waits::{WaitAsk, WaitAskKind, WaitTold};
 use crate::protocol::{
     Announced, Answer, Backup, Execute, Executed, OpenSnapshot, Outcomes, OutcomesTold, Query, SnapshotItem,
     StatusReply, Verified, VerifiedKind, Verify, decode, encode,
@@ -89,6 +91,17 @@ pub const ALL: &[(&str, Reencode)] = &[
     ("outcomes", again::<Outcomes>),
     ("outcomes told", again::<OutcomesTold>),
     ("announced", again::<Announced>),
+    ("wait ask", |bytes| {
+        let ask: WaitAsk = read(bytes)?;
+        Some(encode(&match ask.request().ok()? {
+            WaitAskKind::Register(topic) => WaitAsk::register(ask.number, GroupId(topic.group), Topic(topic.topic)),
+            WaitAskKind::Leave(leave) => WaitAsk::leave(ask.number, leave.used),
+        }))
+    }),
+    ("wait told", |bytes| {
+        let told: WaitTold = read(bytes)?;
+        Some(encode(&WaitTold::new(told.number, told.news())))
+    }),
 ];
 
 fn read<M: Message + Default>(bytes: Bytes) -> Option<M> {

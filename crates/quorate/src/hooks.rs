@@ -8,6 +8,7 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
+use quorate_apply::waits::Waits;
 use quorate_consensus::{ConsensusConfig, OpenStore};
 use quorate_model::{GroupId, StateMachine, StoreIdentity};
 use quorate_sql::options::StoreOptions;
@@ -19,9 +20,10 @@ pub type TuneStore = Arc<dyn Fn(&mut StoreOptions) + Send + Sync>;
 /// Wraps the store; consensus uses the returned state machine in its place.
 pub type WatchStore = Arc<dyn Fn(SqlStore) -> Arc<dyn StateMachine> + Send + Sync>;
 
-/// Opens the store of a group beside `main`, for the cluster, epoch and group of its argument.
+/// Opens the store of a group beside `main`, for the cluster, epoch and group of its argument. The store must wake the
+/// waiters for topics that entries touch.
 pub type OpenGroup =
-    Arc<dyn Fn(StoreIdentity) -> Result<Arc<dyn StateMachine>, Box<dyn Error + Send + Sync>> + Send + Sync>;
+    Arc<dyn Fn(StoreIdentity, Waits) -> Result<Arc<dyn StateMachine>, Box<dyn Error + Send + Sync>> + Send + Sync>;
 
 /// Changes how a node is assembled.
 #[derive(Clone, Default)]
@@ -45,10 +47,18 @@ impl SimHooks {
         ConsensusConfig { level, log_segment_bytes, ..config }
     }
 
-    /// Returns the stores of the groups beside `main`.
-    pub(crate) fn stores(&self) -> impl IntoIterator<Item = (GroupId, OpenStore)> {
-        let open = |open: OpenGroup| -> OpenStore { Box::new(move |identity| open(identity)) };
-        self.groups.clone().into_iter().map(move |(group, store)| (group, open(store)))
+    /// Returns new waits for each group beside `main`.
+    pub(crate) fn waits(&self) -> BTreeMap<GroupId, Waits> {
+        self.groups.keys().map(|group| (*group, Waits::default())).collect()
+    }
+
+    /// Returns the stores of the groups beside `main`. Each wakes the waiters of its group.
+    pub(crate) fn stores(&self, waits: &BTreeMap<GroupId, Waits>) -> impl IntoIterator<Item = (GroupId, OpenStore)> {
+        let store = |(group, open): (&GroupId, &OpenGroup)| {
+            let (open, waits) = (Arc::clone(open), waits.get(group).cloned().unwrap_or_default());
+            (*group, Box::new(move |identity| open(identity, waits)) as OpenStore)
+        };
+        self.groups.iter().map(store)
     }
 
     pub(crate) fn options(&self, mut options: StoreOptions) -> StoreOptions {

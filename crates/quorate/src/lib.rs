@@ -105,7 +105,7 @@ pub use transaction::Transaction;
 pub mod sim {
     pub use crate::hooks::{OpenGroup, SimHooks, TuneStore, WatchStore};
     pub use crate::node::{group, tick};
-    pub use crate::remote::{backup_in, verify_in};
+    pub use crate::remote::{Waiter, backup_in, register_waiter, verify_in};
     pub use crate::restore::restore_in;
 }
 

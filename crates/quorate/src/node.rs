@@ -49,6 +49,7 @@ mod service;
 mod snapshots;
 mod transaction;
 mod voters;
+mod waits;
 
 pub(crate) use claim::Claim;
 use embedded::Embedded;
@@ -345,14 +346,15 @@ async fn open(env: &Env, config: &Config, hooks: SimHooks) -> Result<Opened, Sta
     let failed = |error| StartError::Disk { path: config.data_dir.display().to_string(), error };
     let had_store = quorate_sql::generation::was_here(env.disk().as_ref(), &config.data_dir).map_err(failed)?;
     let consensus = ConsensusConfig { had_store, ..hooks.consensus(config.consensus(secret.clone())) };
-    let stores = hooks.stores().into_iter().chain([(GroupId::MAIN, open_store)]).collect();
+    let waits = hooks.waits();
+    let stores = hooks.stores(&waits).into_iter().chain([(GroupId::MAIN, open_store)]).collect();
     let consensus = Consensus::start(&env, consensus, &log, stores, handler).await?;
     tracing::info!(
         event = "started", version = env!("CARGO_PKG_VERSION"), node = config.name, dir = %config.data_dir.display(),
         addr = consensus.local_addr(), "{} has started", config.name
     );
     let store = opened.get().cloned().ok_or(StartError::Died)?;
-    let gateway = Arc::new(Gateway::new(env.clone(), config.data_dir.clone(), consensus, store));
+    let gateway = Arc::new(Gateway::new(env.clone(), config.data_dir.clone(), consensus, store, waits));
     service.open(&gateway);
     drop(env.spawn(agreement::watch(Arc::downgrade(&gateway))));
     if timeout(extensions::ENABLE_MAX, extensions::enable(Arc::downgrade(&gateway))).await.is_err() {

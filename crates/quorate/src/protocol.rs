@@ -9,6 +9,7 @@ pub(crate) mod admin;
 mod convert;
 mod status;
 pub(crate) mod transaction;
+pub(crate) mod waits;
 
 pub(crate) use status::StatusReply;
 
@@ -42,6 +43,8 @@ pub(crate) mod method {
     pub(crate) const SNAPSHOT: u16 = 80;
     /// A stream: runs the statements of an interactive transaction, and commits it.
     pub(crate) const INTERACTIVE: u16 = 81;
+    /// A stream: carries all waits of a client.
+    pub(crate) const WAIT: u16 = 82;
 }
 
 /// Requests a proposal.

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use quorate_env::{Cause, Env, lock};
+use quorate_model::{GroupId, Topic};
 use quorate_wire::{Role, Secret};
 use tokio::sync::{oneshot, watch};
 
@@ -24,11 +25,14 @@ pub(crate) mod nodes;
 mod snapshot;
 pub(crate) mod transaction;
 mod verify;
+mod waits;
 
 pub use backup::{backup, backup_in};
 use network::Network;
 use nodes::Nodes;
 pub use verify::{verify, verify_in};
+pub use waits::Waiter;
+use waits::Waits;
 
 /// The configuration of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,6 +116,7 @@ pub struct Client {
     admin: Admin,
     runtime: Runtime,
     nodes: Arc<Nodes>,
+    waits: Arc<Waits>,
     alive: Arc<Alive>,
 }
 
@@ -175,7 +180,8 @@ impl Client {
         let sql = Sql::new(Arc::new(submitter), Level::Linearizable, config.deadline);
         let operators = Arc::new(Nodes::new(&env, &config, admin_role, secret));
         let admin = Admin::new(runtime.clone(), operators, config.deadline, Some(Arc::clone(&alive)));
-        let client = Self { sql, admin, runtime, nodes, alive };
+        let waits = Arc::new(Waits::new(runtime.clone(), Arc::clone(&nodes)));
+        let client = Self { sql, admin, runtime, nodes, waits, alive };
         client.status().await?;
         Ok(client)
     }
@@ -209,6 +215,11 @@ impl Client {
         let _ = self.runtime.run(self.nodes.close()).await;
         self.alive.end().await;
     }
+}
+
+/// Registers a waiter for a topic of a group on the node that the client calls; see `Waits::register`.
+pub async fn register_waiter(client: &Client, group: GroupId, topic: Topic) -> Result<Waiter, Error> {
+    client.waits.register(group, topic).await
 }
 
 impl Alive {

@@ -31,7 +31,7 @@ const SESSION: u64 = 1;
 const IDENTITY: StoreIdentity = StoreIdentity { cluster: 7, epoch: Epoch(1), group: GroupId(2) };
 
 fn options() -> MemoryStoreOptions {
-    MemoryStoreOptions { checkpoint_entries: 8, rest_asks: 3, piece_bytes: 100 }
+    MemoryStoreOptions { checkpoint_entries: 8, rest_asks: 3, piece_bytes: 100, waits: Waits::default() }
 }
 
 fn dir() -> &'static Path {

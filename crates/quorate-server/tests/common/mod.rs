@@ -33,8 +33,8 @@ pub const BESIDE: GroupId = GroupId(2);
 pub fn with_group(config: &Config) -> (Env, SimHooks) {
     let (env, dir) = (Env::real(), config.data_dir.join("beside"));
     let disk = Arc::clone(env.disk());
-    let open: OpenGroup = Arc::new(move |identity| {
-        let options = MemoryStoreOptions::default();
+    let open: OpenGroup = Arc::new(move |identity, waits| {
+        let options = MemoryStoreOptions { waits, ..MemoryStoreOptions::default() };
         let store = MemoryStore::open(Arc::clone(&disk), &dir, identity, FORMAT_LEVEL, options)?;
         Ok(store as Arc<dyn StateMachine>)
     });

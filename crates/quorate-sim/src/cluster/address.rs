@@ -13,7 +13,7 @@ impl Cluster {
     }
 
     /// Returns the address of a node, from its next life on.
-    pub(super) fn addr(&self, name: &str) -> String {
+    pub fn addr(&self, name: &str) -> String {
         let moves = self.lives().moves.get(name).copied().unwrap_or_default();
         format!("{name}:{}", FIRST_PORT + moves)
     }

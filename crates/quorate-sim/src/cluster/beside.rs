@@ -42,10 +42,10 @@ impl Cluster {
     /// Returns the function that opens the store of the second group in a node's new life (`who`).
     pub(super) fn open_items(&self, name: &'static str, who: &str, env: &Env, level: u32) -> OpenGroup {
         let (cluster, who, env) = (self.clone(), who.to_owned(), env.clone());
-        Arc::new(move |identity| {
+        Arc::new(move |identity, waits| {
             let (disk, dir) = (Arc::clone(env.disk()), Path::new(DATA_DIR).join(ITEMS_DIR));
             let checkpoint_entries = cluster.tuning.checkpoint_entries;
-            let options = MemoryStoreOptions { checkpoint_entries, ..MemoryStoreOptions::default() };
+            let options = MemoryStoreOptions { checkpoint_entries, waits, ..MemoryStoreOptions::default() };
             let store = MemoryStore::open(disk, &dir, identity, level, options)?;
             cluster.found(name, &who, BESIDE, &*store);
             let (history, logged) = (cluster.beside.clone(), cluster.logged(name, BESIDE));

@@ -4,30 +4,29 @@
 //! Each client has keys of its own and waits for one write before it begins the next, so it knows what its keys must
 //! hold.
 
-use std::pin::pin;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::{Either, select};
-use quorate_apply::items::topic;
+use quorate::Client;
 use quorate_apply::memory_store::MemoryStore;
-use quorate_apply::waits::Woken;
 use quorate_consensus::Group;
-use quorate_env::{Rng, sleep, timeout};
+use quorate_env::{Env, Rng, sleep, timeout};
 use quorate_model::{
-    Command, CommandResult, FailureKind, ItemsCommand, ItemsReply, Outcome, Position, Proposal, StateMachine as _,
-    codec,
+    Command, CommandResult, FailureKind, ItemsCommand, ItemsReply, Outcome, Position, Proposal, codec,
 };
 
 use super::WRITE_LIMIT;
 use crate::cluster::{BESIDE, Cluster};
-use crate::coverage::{ITEM_EXPIRED, ITEM_TAKEN, ITEM_WAITED, LED_APART};
+use crate::coverage::{ITEM_EXPIRED, ITEM_TAKEN, LED_APART};
 use crate::history::History;
 use crate::ledger::Ledger;
 use crate::ledger::items::{Fate, Items};
 use crate::watched::Watched;
+
+mod waits;
 
 /// The number of clients.
 pub(super) const CLIENTS: u64 = 3;
@@ -38,11 +37,9 @@ const PAUSE_MILLIS: u64 = 700;
 /// The longest time after which an item expires, in milliseconds.
 const TTL_MILLIS: u64 = 5_000;
 
-/// How long a woken waiter may take to run.
-const WAKE_MAX: Duration = Duration::from_millis(100);
-
 /// A client of the second group.
 pub(super) struct ItemsClient {
+    env: Env,
     cluster: Cluster,
     ledger: Ledger,
     items: Items,
@@ -52,15 +49,25 @@ pub(super) struct ItemsClient {
     client: u64,
     /// The number of the next key.
     next: u64,
+    /// Clients that wait on one node each.
+    remotes: BTreeMap<&'static str, Client>,
 }
 
 /// A node's part in the group and its store, both of one life.
 type Part = (Group, Arc<Watched<MemoryStore>>);
 
 impl ItemsClient {
-    pub(super) fn new(cluster: &Cluster, ledger: &Ledger, stop: &Arc<AtomicBool>, calm: u32, client: u64) -> Self {
+    pub(super) fn new(
+        env: &Env,
+        cluster: &Cluster,
+        ledger: &Ledger,
+        stop: &Arc<AtomicBool>,
+        calm: u32,
+        client: u64,
+    ) -> Self {
         let (ledger, items, rng) = (ledger.clone(), ledger.items(), cluster.world().rng().fork());
         Self {
+            env: env.clone(),
             cluster: cluster.clone(),
             ledger,
             items,
@@ -69,13 +76,14 @@ impl ItemsClient {
             calm: calm.into(),
             client,
             next: 0,
+            remotes: BTreeMap::new(),
         }
     }
 
     pub(super) async fn run(mut self) {
         while !self.stop.load(Ordering::Relaxed) {
             sleep(Duration::from_millis(self.rng.below(PAUSE_MILLIS * self.calm))).await;
-            let Some(part) = self.part() else { continue };
+            let Some(part) = self.name().and_then(|name| self.part_of(name)) else { continue };
             if part.0.check_level(Command::Items(ItemsCommand::Abort).level()).is_err() {
                 continue;
             }
@@ -92,10 +100,14 @@ impl ItemsClient {
         }
     }
 
-    /// Returns a random node's part in the group, if the node serves.
-    fn part(&self) -> Option<Part> {
+    /// Returns the name of a random node.
+    fn name(&self) -> Option<&'static str> {
         let at = usize::try_from(self.rng.below(self.cluster.names().len() as u64)).ok()?;
-        let name = self.cluster.names().get(at)?;
+        self.cluster.names().get(at).copied()
+    }
+
+    /// Returns a node's part in the group, if the node serves.
+    fn part_of(&self, name: &'static str) -> Option<Part> {
         Some((self.cluster.group(name)?, self.cluster.items(name)?))
     }
 
@@ -172,41 +184,6 @@ impl ItemsClient {
                 self.violation(format!("Take of {key:?} was answered at {position} by {reply:?}"));
             }
             None => {}
-        }
-    }
-
-    /// Waits on one node for an item that is added through another. The waiter must not be woken before the item can be
-    /// read.
-    async fn wait(&mut self, part: &Part) {
-        let (Some((_, items)), key) = (self.part(), self.next_key()) else { return };
-        let store = items.store();
-        let Ok(mut waiter) = store.waits().register(topic(&key)) else { return };
-        let watching = async {
-            let woken = waiter.woken().await;
-            (woken, store.applied().index(), store.read(|memory, _| memory.item(&key, 0).is_some()))
-        };
-        let adding = async {
-            let added = self.add_key(part, key.clone(), 0).await;
-            let applied = timeout(WRITE_LIMIT, store.applied_to(added.map_or(u64::MAX, |added| added.index)));
-            let is_applied = added.is_some() && applied.await.is_ok();
-            // A waiter that is woken runs soon.
-            sleep(WAKE_MAX).await;
-            (added, is_applied)
-        };
-        let (mut watching, mut adding) = (pin!(watching), pin!(adding));
-        match select(&mut watching, &mut adding).await {
-            Either::Left(((Woken::By(index), applied, has_item), _)) => {
-                if applied < index || !has_item {
-                    self.violation(format!("a waiter for {key:?} was woken by {index} at {applied}"));
-                }
-                self.ledger.happened(ITEM_WAITED);
-                adding.await;
-            }
-            Either::Left(((Woken::Replaced, ..), _)) => drop(adding.await),
-            Either::Right(((Some(added), true), _)) => {
-                self.violation(format!("a waiter for {key:?}, added at {added}, was not woken"));
-            }
-            Either::Right(_) => {}
         }
     }
 

@@ -1,12 +1,14 @@
 //! The operations of a running node, for its own handle and for remote callers: it proposes, at this node or at the
 //! leader, and reads what it has applied.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use quorate_apply::waits::Waits;
 use quorate_consensus::{Consensus, ProposeError, ReadPositionError};
 use quorate_env::mutant::Mutant;
 use quorate_env::{Cause, Env, Instant, timeout_at};
@@ -47,6 +49,8 @@ pub(crate) struct Gateway {
     pub(crate) env: Env,
     pub(crate) consensus: Consensus,
     pub(crate) store: SqlStore,
+    /// The waiters of groups.
+    pub(super) waits: BTreeMap<GroupId, Waits>,
     /// Permits for backups that are sent at the same time.
     pub(super) backups: Semaphore,
     /// Permits for proposals of clients that are checked outside the core's thread.
@@ -70,7 +74,13 @@ pub(crate) struct KeptSnapshot {
 }
 
 impl Gateway {
-    pub(crate) fn new(env: Env, data_dir: PathBuf, consensus: Consensus, store: SqlStore) -> Self {
+    pub(crate) fn new(
+        env: Env,
+        data_dir: PathBuf,
+        consensus: Consensus,
+        store: SqlStore,
+        waits: BTreeMap<GroupId, Waits>,
+    ) -> Self {
         let (metrics, is_stopping, since) = (NodeMetrics::default(), AtomicBool::new(false), Instant::now());
         let backups = Semaphore::new(super::backup::BACKUPS_MAX);
         let checks = Semaphore::new(super::service::CHECKS_MAX);
@@ -80,7 +90,7 @@ impl Gateway {
         if fault.borrow_and_update().is_some() {
             fault.mark_changed();
         }
-        Self { env, consensus, store, backups, checks, snapshots, fault, metrics, is_stopping, data_dir, since }
+        Self { env, consensus, store, waits, backups, checks, snapshots, fault, metrics, is_stopping, data_dir, since }
     }
 
     /// Proposes, at this node or at the leader.

@@ -17,6 +17,7 @@ use super::gateway::{Gateway, served_until};
 use super::operate;
 use super::snapshots;
 use super::transaction;
+use super::waits;
 use crate::error::Error;
 use crate::protocol::{
     self, Answer, Empty, Execute, Executed, Query, StatusReply, Verified, VerifiedKind, Verify, malformed, method,
@@ -98,6 +99,7 @@ impl Service for ClientService {
                     transaction::serve(&gateway, role, &mut sender, &mut receiver).await
                 }
                 (Ok(gateway), method::SNAPSHOT) => snapshots::serve(&gateway, &mut sender, &mut receiver).await,
+                (Ok(gateway), method::WAIT) => waits::serve(&gateway, &mut sender, &mut receiver).await,
                 (Ok(_), _) => Err(CallFailure::new(CallFailureKind::UnknownMethod, format!("stream {method}"))),
             };
             match served {

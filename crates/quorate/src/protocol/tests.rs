@@ -7,14 +7,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use proptest::prelude::*;
+use quorate_apply::waits::Woken;
 use quorate_consensus::{Blocked, ClusterId, GroupStatus, MemberStatus, Standing};
 use quorate_model::{
     Epoch, Failure, FailureKind as Kind, GroupId, LogId, NodeId, Position, Read, Reply, Stamp, Statement, StoreFault,
-    Value,
+    Topic, Value,
 };
 use quorate_sql::query::Rows;
 use quorate_sql::store::Verification;
 
+use super::waits::{News, WaitAsk, WaitTold};
 use super::*;
 use crate::error::Error;
 use crate::level::Level;
@@ -168,6 +170,10 @@ proptest! {
         if let Ok(backup) = decode::<Backup>(bytes.clone()) {
             let _ = backup.level();
         }
+        if let Ok(told) = decode::<WaitTold>(bytes.clone()) {
+            let _ = told.news();
+        }
+        let _ = decode::<WaitAsk>(bytes.clone()).map(WaitAsk::request);
         let _ = decode::<Execute>(bytes);
     }
 }
@@ -286,6 +292,12 @@ fn samples() -> Vec<(&'static str, Bytes)> {
         ("snapshot-rows", encode(&SnapshotItem::from(Ok(Some(rows))))),
         ("snapshot-end", encode(&SnapshotItem::from(Ok(None)))),
         ("snapshot-refused", encode(&SnapshotItem::from(Err::<Position, _>(failed)))),
+        ("wait-register", encode(&WaitAsk::register(7, GroupId(2), Topic(0x0102_0304_0506_0708)))),
+        ("wait-leave", encode(&WaitAsk::leave(7, true))),
+        ("wait-registered", encode(&WaitTold::new(7, News::Registered(Ok(()))))),
+        ("wait-refused", encode(&WaitTold::new(7, News::Registered(Err(Error::Overloaded(text().into())))))),
+        ("wait-woken", encode(&WaitTold::new(7, News::Woken(Woken::By(300))))),
+        ("wait-replaced", encode(&WaitTold::new(7, News::Woken(Woken::Replaced)))),
         ("status", encode(&StatusReply::from(status))),
         ("status-groups", encode(&StatusReply::from(status_with_groups()))),
     ]
