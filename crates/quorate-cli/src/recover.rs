@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use quorate::Admin;
+use quorate::types::GroupId;
 use tokio::time::{Instant, sleep};
 
 use crate::error::{Context as _, Error, Result};
@@ -41,6 +42,9 @@ struct RejectEntryArgs {
     /// The index of the entry
     #[arg(value_name = "INDEX")]
     index: u64,
+    /// The group of the entry; 1 is that of the database
+    #[arg(long, value_name = "GROUP", default_value_t = GroupId::MAIN.0)]
+    group: u32,
     #[command(flatten)]
     access: AccessArgs,
 }
@@ -48,11 +52,11 @@ struct RejectEntryArgs {
 /// Runs the command.
 pub async fn run(args: &RecoverArgs) -> Result<()> {
     match &args.command {
-        RecoverCommand::RejectEntry(RejectEntryArgs { index, access }) => {
-            let admin = connect(access).await?;
-            admin.reject_entry(*index).await.context(|| format!("entry {index} was not rejected"))?;
+        RecoverCommand::RejectEntry(RejectEntryArgs { index, group, access }) => {
+            let (admin, group) = (connect(access).await?, GroupId(*group));
+            admin.reject_entry(group, *index).await.context(|| format!("entry {index} was not rejected"))?;
             let deadline = Instant::now() + DECIDED_WITHIN;
-            while still_waits(&admin, *index).await? {
+            while still_waits(&admin, group, *index).await? {
                 if Instant::now() >= deadline {
                     return Err(Error::new(format!(
                         "the leader still waits at entry {index}: it rejects the entry once a majority can't apply it; \
@@ -67,7 +71,9 @@ pub async fn run(args: &RecoverArgs) -> Result<()> {
 }
 
 /// Returns whether the leader still waits before the entry.
-async fn still_waits(admin: &Admin, index: u64) -> Result<bool> {
+async fn still_waits(admin: &Admin, group: GroupId, index: u64) -> Result<bool> {
     let status = admin.members().await.context(|| "can't find out whether the entry was rejected")?;
-    Ok(status.applied.index < index)
+    let others = status.groups.iter().map(|group| group.applied);
+    let applied = others.chain([status.applied]).find(|applied| applied.group == group);
+    Ok(applied.is_none_or(|applied| applied.index < index))
 }

@@ -94,8 +94,9 @@ pub enum StartError {
     },
     /// The database ends before an entry that it held durably: its files are damaged.
     #[error(
-        "the database is damaged: it {}, but it held entry {held}; other members bring this node back, alone it needs \
-         a backup",
+        "the database{} is damaged: it {}, but it held entry {held}; other members bring this node back, alone it \
+         needs a backup",
+        of_group(*.group),
         .database.map_or("is empty".to_owned(), |index| format!("ends at entry {index}"))
     )]
     StoreCut {
@@ -106,9 +107,14 @@ pub enum StartError {
         /// The last entry that it is known to have held.
         held: u64,
     },
-    /// The store could not be opened.
-    #[error("the database can't be opened: {0}")]
-    Store(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The store of a group could not be opened.
+    #[error("the database{} can't be opened: {source}", of_group(*.group))]
+    Store {
+        /// The group of the database.
+        group: GroupId,
+        /// The error of the store.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// The core did not start.
     #[error("consensus did not start: {0}")]
     Core(#[source] Cause),
@@ -220,4 +226,9 @@ pub enum Ended {
     /// The core failed.
     #[error("{0}")]
     Core(String),
+}
+
+/// Names a group beside `main` in a text about its database.
+fn of_group(group: GroupId) -> String {
+    if group == GroupId::MAIN { String::new() } else { format!(" of group {}", group.0) }
 }

@@ -11,6 +11,7 @@
 //!   [`Timing::silence`](crate::Timing), or when an operator orders it.
 //! - A voter is removed only after the leader has applied everything that its log held at that moment. Otherwise an
 //!   entry could be rejected that only this voter has applied, and whose caller it has answered.
+//! - A change that is not forced leaves every group a majority of the voters that it has until it follows `main`.
 //! - There is one change at a time, and each is made only if the members have not changed since it was computed
 //!   ([`change`]). A change that a leader left unfinished is finished by the next leader ([`finish`]).
 
@@ -92,7 +93,11 @@ async fn step(service: &PeerService, raft: &Raft, new: &MemberInfo) -> Result<()
     if namesakes.is_empty() && !is_listed && permit.is_none() {
         return Err(format!("'{}' is not in the list of members; it waits until it is added", new.name));
     }
-    settled(&now).and_then(|()| followed(service, &now)).map_err(|error| error.to_string())?;
+    settled(&now).map_err(|error| error.to_string())?;
+    let is_forced = permit.as_ref().is_some_and(|permit| permit.force);
+    if !is_forced {
+        followed(service, &now).map_err(|error| error.to_string())?;
+    }
     if membership.get_node(&new.id).is_none() {
         let member = Member { name: new.name.clone(), addr: new.addr.clone() };
         let nodes = ChangeMembers::AddNodes(BTreeMap::from([(new.id, member)]));
@@ -106,11 +111,11 @@ async fn step(service: &PeerService, raft: &Raft, new: &MemberInfo) -> Result<()
             |matched| format!("it catches up: {matched} of {last}"),
         ));
     }
-    let old = match permit.as_ref().and_then(|permit| Some((permit, permit.replaces.as_deref()?))) {
-        Some((permit, leaving)) => {
+    let old = match permit.as_ref().and_then(|permit| permit.replaces.as_deref()) {
+        Some(leaving) => {
             let mut old = ids_named(membership, leaving);
             old.remove(&new.id);
-            may_leave(service, membership, &old, new.id, permit.force)?;
+            may_leave(service, membership, &old, new.id, is_forced)?;
             if leaving != new.name {
                 are_silent(service, &namesakes, &new.name)?;
             }
@@ -121,8 +126,9 @@ async fn step(service: &PeerService, raft: &Raft, new: &MemberInfo) -> Result<()
             namesakes
         }
     };
-    if !permit.is_some_and(|permit| permit.force) {
+    if !is_forced {
         has_applied_all(raft).await?;
+        groups_allow(service, membership, &old, Some(new.id))?;
     }
     replace(raft, &now, &old, new.id).await.map_err(|error| error.to_string())
 }
@@ -241,6 +247,7 @@ pub(crate) async fn remove(service: &PeerService, raft: &Raft, name: &str, force
     if !force {
         followed(service, &now)?;
         enough(&service.peers, *raft.node_id(), membership, &voters, None).map_err(MembershipError::Refused)?;
+        groups_allow(service, membership, &ids, None).map_err(MembershipError::Refused)?;
     }
     if ids.contains(raft.node_id()) {
         return Err(give_way(&service.peers, raft, |id| voters.contains(&id)).await);
@@ -391,6 +398,40 @@ fn followed(service: &PeerService, now: &Current) -> Result<(), MembershipError>
             group.id().0
         ))),
     }
+}
+
+/// Fails if a group might not be able to follow a change of the voters of `main`. A voter that leaves takes no further
+/// part in any group, so the others must be a majority of those that the group has until it has followed. `joins` is a
+/// new voter; it must have caught up in all groups.
+fn groups_allow(
+    service: &PeerService,
+    membership: &RaftMembership,
+    leaving: &BTreeSet<u64>,
+    joins: Option<u64>,
+) -> Result<(), String> {
+    let own = service.home.identity().id;
+    let voters: BTreeSet<u64> = membership.voter_ids().collect();
+    for group in service.groups.get().into_iter().flat_map(|groups| groups.others.values()) {
+        let id = group.id();
+        let is_there = |voter: &&u64| !leaving.contains(voter) && (**voter == own || service.peers.is_heard(**voter));
+        let (there, count) = (voters.iter().filter(is_there).count(), voters.len());
+        if there <= count / 2 {
+            return Err(format!(
+                "only {there} of the {count} voters of group {} would be left until it follows: make more of them \
+                 reachable first, or force the change",
+                id.0
+            ));
+        }
+        let last = group.store.applied().index();
+        let lags = |joins: &u64| {
+            let applied = service.peers.applied_index(*joins, id).unwrap_or(0);
+            applied == 0 || applied.saturating_add(CAUGHT_UP) < last
+        };
+        if joins.is_some_and(|joins| lags(&joins)) {
+            return Err(format!("it catches up in group {}", id.0));
+        }
+    }
+    Ok(())
 }
 
 /// Returns the ids of the members with a name: that of the present directory, and those of former ones that are not

@@ -366,7 +366,7 @@ async fn open(home: &Home, group: GroupId, open_store: OpenStore) -> Result<Arc<
     let store = StoreIdentity { cluster: identity.cluster().0, epoch: identity.epoch(), group };
     let inside = home.env.clone();
     match home.env.blocking(move || inside.enter(|| open_store(store))).await {
-        Some(opened) => opened.map_err(StartError::Store),
+        Some(opened) => opened.map_err(|source| StartError::Store { group, source }),
         None => Err(StartError::Core("the node is shutting down".into())),
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_env::{Cause, Instant, sleep};
-use quorate_model::NodeId;
+use quorate_model::{GroupId, NodeId};
 use quorate_wire::CallError;
 
 use crate::error::Error;
@@ -193,16 +193,17 @@ impl Admin {
         }
     }
 
-    /// Makes the cluster reject the entry at which its leader waits. The leader waits because a majority can't apply
-    /// the entry and some voters that may have applied it can't be reached. Such a voter takes a copy of the others'
-    /// data when it comes back. The caller of the write gets a failure. Only a voter that can't be reached may already
-    /// have reported success.
+    /// Makes the cluster reject the entry at which the leader of a group waits; the database is the group
+    /// [`GroupId::MAIN`]. The leader waits because a majority can't apply the entry and some voters that may have
+    /// applied it can't be reached. Such a voter takes a copy of the others' data when it comes back. The caller of the
+    /// write gets a failure. Only a voter that can't be reached may already have reported success.
     ///
     /// # Errors
     ///
     /// Returns [`AdminError::Refused`] if the leader does not wait at this entry.
-    pub async fn reject_entry(&self, index: u64) -> Result<(), AdminError> {
-        self.change(method::REJECT_ENTRY, protocol::encode(&RejectEntry { index })).await.map(drop)
+    pub async fn reject_entry(&self, group: GroupId, index: u64) -> Result<(), AdminError> {
+        let request = RejectEntry { index, group: group.0 };
+        self.change(method::REJECT_ENTRY, protocol::encode(&request)).await.map(drop)
     }
 
     /// Measures the round trip and the clock offset of the node to which this client is connected, and returns its

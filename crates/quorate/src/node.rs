@@ -318,19 +318,20 @@ async fn open_or_heal(env: &Env, config: &Config, hooks: SimHooks) -> Result<Ope
     // The database is put aside first: possibly only the log shows that it is damaged.
     if is_database_damaged {
         let aside = quorate_sql::generation::put_aside(&**inside.disk(), &config.data_dir, inside.unix_nanos());
-        aside.map_err(|error| quorate_consensus::StartError::Store(Box::new(error)))?;
+        aside
+            .map_err(|error| quorate_consensus::StartError::Store { group: GroupId::MAIN, source: Box::new(error) })?;
     }
     quorate_consensus::put_log_aside(&inside, &config.data_dir.join(LOG_DIR))?;
     drop((claim, inside));
     open(env, config, hooks).await
 }
 
-/// Returns whether a start failed because the database is damaged.
+/// Returns whether a start failed because the database of `main` is damaged.
 fn is_damage(error: &quorate_consensus::StartError) -> bool {
     match error {
-        quorate_consensus::StartError::StoreCut { group, .. } => *group == GroupId::MAIN,
-        quorate_consensus::StartError::Store(error) => {
-            error.downcast_ref::<quorate_sql::OpenError>().is_some_and(quorate_sql::OpenError::is_damage)
+        quorate_consensus::StartError::StoreCut { group: GroupId::MAIN, .. } => true,
+        quorate_consensus::StartError::Store { group: GroupId::MAIN, source } => {
+            source.downcast_ref::<quorate_sql::OpenError>().is_some_and(quorate_sql::OpenError::is_damage)
         }
         _ => false,
     }

@@ -12,7 +12,7 @@ use super::cluster::{BESIDE, Cluster, NAMES, SOON};
 use super::members::{admission, admit, follower};
 use super::store::MemStore;
 use crate::peer::messages::{ReadPositionAsk, encode, method};
-use crate::{Group, KEEP_LOG_BYTES};
+use crate::{Admission, Admitted, Group, KEEP_LOG_BYTES};
 
 /// Runs a test on a cluster whose nodes have a second group, once both groups have a leader. The logs keep this many
 /// bytes.
@@ -209,5 +209,45 @@ fn a_group_that_a_node_does_not_have_is_refused() {
         assert!(asked(GroupId::MAIN.0).await.is_ok());
         let refused = asked(99).await.unwrap_err().to_string();
         assert!(refused.contains("has no group 99"), "{refused}");
+    });
+}
+
+/// A removed node takes no further part in any group, so a group needs a majority of its voters without that node until
+/// it has followed `main`.
+#[test]
+fn a_replacement_waits_until_every_group_can_follow_it() {
+    run(88, KEEP_LOG_BYTES, async |cluster, _| {
+        write(&cluster, "before").await;
+        let (main, _) = cluster.leader().unwrap();
+        let [gone, down] = [1, 2].map(|at| *NAMES.iter().filter(|name| **name != main).nth(at - 1).unwrap());
+        let (_, leads) = leader(&cluster).unwrap();
+        if leader(&cluster).unwrap().0 != gone {
+            crate::membership::transfer_to(&leads.peers, &leads.raft, Some(gone)).await.unwrap();
+        }
+        cluster.until("the leader of the group", || leader(&cluster).is_some_and(|(name, _)| name == gone)).await;
+        let down_id = cluster.node(down).unwrap().status().node;
+        cluster.crash(down).await;
+        cluster.start("d");
+        let admission = Admission { replaces: Some(gone.to_owned()), ..admission("d") };
+        let leader_of_main = cluster.node(main).unwrap();
+        cluster.until("the silence of a member", || !leader_of_main.main().peers.is_heard(down_id.0)).await;
+        let deadline = Instant::now() + SOON;
+        loop {
+            assert!(Instant::now() < deadline, "the replacement is not refused");
+            let admitted = leader_of_main.admit(admission.clone()).await.unwrap();
+            assert_ne!(admitted, Admitted::Voter, "the group has lost its majority");
+            if let Admitted::Learner { why, .. } = admitted
+                && why.contains("1 of the 3 voters of group 2")
+            {
+                break;
+            }
+            sleep(Duration::from_millis(100)).await;
+        }
+        cluster.start(down);
+        admit(&cluster, &admission).await.unwrap();
+        let left: Vec<_> = NAMES.into_iter().chain(["d"]).filter(|name| *name != gone).collect();
+        let follows = |name: &str| voters(&cluster, name) == voters_of_main(&cluster, name);
+        cluster.until("the group's new voters", || left.iter().all(|name| follows(name))).await;
+        write(&cluster, "after").await;
     });
 }

@@ -212,6 +212,7 @@ impl Judge {
         let others: Vec<String> = answers.iter().map(said).collect();
         tracing::warn!(
             event = "entry_waits",
+            group = self.verdicts.log.group().0,
             index,
             others = others.join(", "),
             "this node has not applied entry {index} for {} s: {why}",
@@ -225,18 +226,22 @@ impl Judge {
             return;
         }
         let missing: Vec<String> = missing.iter().map(NodeId::to_string).collect();
+        let group = self.verdicts.log.group().0;
         tracing::error!(
             event = "entry_undecided",
+            group,
             index,
             missing = missing.join(", "),
-            "{count} of {voters} voters can't apply entry {index}, and the missing voters may have applied it: start \
-             them, or decide without them by 'quorate recover reject-entry {index} --config FILE'"
+            "{count} of {voters} voters can't apply entry {index} of group {group}, and the missing voters may have \
+             applied it: start them, or decide without them by 'quorate recover reject-entry {index} --group {group} \
+             --config FILE'"
         );
     }
 
     async fn propose(&self, index: u64, term: u64, who: &str) {
         tracing::error!(
             event = "entry_rejected",
+            group = self.verdicts.log.group().0,
             index,
             "the cluster rejects entry {index}: {who}, and no voter has applied it"
         );

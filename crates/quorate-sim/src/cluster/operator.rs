@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use quorate::{Client, ClientConfig, Error, Status, admin::AdminError, types::NodeId};
+use quorate::admin::AdminError;
+use quorate::types::{GroupId, NodeId};
+use quorate::{Client, ClientConfig, Error, Status};
 use quorate_env::timeout;
 
 use super::{Cluster, End};
@@ -83,7 +85,7 @@ impl Cluster {
         let leader =
             self.leader().map(|name| self.addr(name)).ok_or(AdminError::Unavailable("no node leads".into()))?;
         let client = self.operator_at([leader]).await?;
-        let rejected = client.admin().reject_entry(index).await;
+        let rejected = client.admin().reject_entry(GroupId::MAIN, index).await;
         client.close().await;
         rejected
     }

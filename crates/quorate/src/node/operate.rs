@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_consensus::{Admitted, Consensus, Member, MembershipError};
-use quorate_model::NodeId;
+use quorate_model::{GroupId, NodeId};
 use quorate_wire::{CallFailure, FailureKind as CallFailureKind, Role};
 
 use super::gateway::Gateway;
@@ -59,8 +59,10 @@ impl Request {
                 other => Change::Waiting(other),
             }),
             Self::Remove(Remove { name, force }) => consensus.remove(&name, force).await.map(|()| Change::Done(None)),
-            Self::RejectEntry(RejectEntry { index }) => {
-                consensus.main().reject_entry(index).map(|()| Change::Done(None))
+            Self::RejectEntry(RejectEntry { index, group }) => {
+                let missing = || MembershipError::Refused(format!("the cluster has no group {group}"));
+                let group = consensus.group(GroupId(group)).ok_or_else(missing)?;
+                group.reject_entry(index).map(|()| Change::Done(None))
             }
             Self::Transfer(Transfer { name }) => {
                 let name = Some(name.as_str()).filter(|name| !name.is_empty());

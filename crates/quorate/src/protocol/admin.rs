@@ -35,11 +35,13 @@ pub(crate) struct Transfer {
     pub name: String,
 }
 
-/// Requests that the entry is rejected at which the leader waits for voters that can't be reached.
+/// Requests that the entry is rejected at which the leader of a group waits for voters that can't be reached.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub(crate) struct RejectEntry {
     #[prost(uint64, tag = "1")]
     pub index: u64,
+    #[prost(uint32, tag = "2", default = "1")]
+    pub group: u32,
 }
 
 /// Answers [`Admit`], [`Remove`], [`Transfer`] and [`RejectEntry`].
