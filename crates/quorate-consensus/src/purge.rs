@@ -2,8 +2,11 @@
 //! beyond what the store holds durably. Also records in the node's identity how far the store is durable, so that a
 //! later start can detect a store that has lost entries.
 //!
-//! Invariant: an idle log keeps what a member may still need, at most as many bytes as a busy log keeps. A member that
-//! does not answer may need everything.
+//! Invariants:
+//! - An idle log keeps what a member may still need, at most as many bytes as a busy log keeps. A member that does not
+//!   answer may need everything.
+//! - The groups of a node share files, which are freed from the oldest on. So a group gives up what lies in files that
+//!   would hold more than all groups together may keep, even if a member needs it: that member gets an image.
 
 use std::time::Duration;
 
@@ -57,7 +60,8 @@ impl Purger {
                 if self.purge(index).await.is_err() {
                     return;
                 }
-            } else if rests && log.purged() == last {
+            } else if rests && log.wal().is_purged() {
+                // What another group keeps would hold the old file, and a busy group would need yet another one.
                 // Nothing waits for this, and a failure of the log is reported to its other users too.
                 let _ = log.wal().cut_active(Box::new(drop));
             }
@@ -79,7 +83,9 @@ impl Purger {
         let floor = log.purged().map_or(0, |id| id.index);
         let by_bytes = log.wal().index_at_bytes_before_end(log.group(), config.keep_log_bytes);
         let by_need = if rests { self.applied_by_others() } else { None };
-        let wanted = by_bytes.max(by_need)?;
+        // A member that is away may need everything of a quiet group, but the files must not grow until it returns.
+        let by_files = log.wal().index_in_surplus_files(log.group(), config.keep_log_bytes);
+        let wanted = by_bytes.max(by_need).max(by_files)?;
         let is_early = Mutant::PurgedBeforeDurable.is_on();
         let durable = if is_early { store.applied() } else { store.durable() }.log_id?.index;
         let metrics = raft.metrics();

@@ -250,6 +250,21 @@ impl Wal {
             .filter(|index| self.purged(group).is_none_or(|floor| floor.index < *index))
     }
 
+    /// The highest index of the group in files that the log does not need if it keeps `bytes` bytes of entries for each
+    /// of its groups. Files are freed from the oldest on, so purging up to it keeps a group that rarely writes from
+    /// holding the files of all others.
+    pub fn index_in_surplus_files(&self, group: GroupId, bytes: u64) -> Option<u64> {
+        let state = self.0.lock();
+        let kept = bytes.saturating_mul(state.groups.len() as u64);
+        let floor = state.groups.get(&group)?.state.floor.map(|floor| floor.index);
+        state.index_before_newest(group, kept).filter(|index| floor.is_none_or(|floor| floor < *index))
+    }
+
+    /// Whether every entry of every group is purged.
+    pub fn is_purged(&self) -> bool {
+        self.0.lock().groups.values().all(|group| group.state.floor == group.state.last)
+    }
+
     /// The total size of the entries after `index`, in bytes.
     pub fn bytes_after(&self, group: GroupId, index: u64) -> u64 {
         self.with(group, |group| Some(group.index.bytes_after(index.max(group.first().saturating_sub(1))))).unwrap_or(0)

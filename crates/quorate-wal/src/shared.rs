@@ -41,7 +41,23 @@ pub(crate) struct Shared {
 pub(crate) struct Live {
     pub(crate) segment: Arc<Segment>,
     /// The highest index of each group that the segment holds.
-    pub(crate) highest: BTreeMap<GroupId, u64>,
+    highest: BTreeMap<GroupId, u64>,
+    /// The total size of the entries that were written to it, of all groups, in bytes.
+    entry_bytes: u64,
+}
+
+impl Live {
+    /// A segment without entries.
+    pub(crate) fn new(segment: Arc<Segment>) -> Self {
+        Self { segment, highest: BTreeMap::new(), entry_bytes: 0 }
+    }
+
+    /// Notes that the segment holds an entry of `len` bytes.
+    pub(crate) fn note_entry(&mut self, group: GroupId, index: u64, len: usize) {
+        let highest = self.highest.entry(group).or_default();
+        *highest = index.max(*highest);
+        self.entry_bytes = self.entry_bytes.saturating_add(len as u64);
+    }
 }
 
 /// Counters since the log was opened.
@@ -187,8 +203,7 @@ impl State {
                 Kind::Entry => {
                     self.group(record.group).entry_written(record.id.index, place);
                     if let Some(live) = self.segments.get_mut(&ordinal) {
-                        let highest = live.highest.entry(record.group).or_default();
-                        *highest = (*highest).max(record.id.index);
+                        live.note_entry(record.group, record.id.index, record.bytes.len());
                     }
                 }
                 Kind::Truncate => self.group(record.group).truncation_written(),
@@ -211,6 +226,19 @@ impl State {
         if let Some(largest) = self.groups.values_mut().max_by_key(|group| group.tail_bytes) {
             largest.evict(excess);
         }
+    }
+
+    /// The highest index of a group in the segments that at least `bytes` bytes of entries follow, of whichever groups.
+    pub(crate) fn index_before_newest(&self, group: GroupId, bytes: u64) -> Option<u64> {
+        let mut following = 0_u64;
+        let mut highest = None;
+        for live in self.segments.values().rev() {
+            if following >= bytes {
+                highest = highest.max(live.highest.get(&group).copied());
+            }
+            following = following.saturating_add(live.entry_bytes);
+        }
+        highest
     }
 
     /// Takes out the oldest segment if all of its entries are durably purged and a later segment exists.

@@ -273,6 +273,47 @@ fn cutting_an_idle_log_frees_purged_segments() {
 }
 
 #[test]
+fn a_log_is_purged_once_all_groups_are() {
+    let mut log = open(&SimDisk::new(15)).unwrap();
+    let completed = Completed::default();
+    assert!(log.wal.is_purged(), "nothing was ever written");
+    log.wal.append(G, entries(1, 0, 3), completed.mark(0)).unwrap();
+    log.wal.append(GroupId(2), entries(1, 0, 3), completed.mark(1)).unwrap();
+    settle(&mut log);
+    log.wal.purge(G, id(1, 2)).unwrap();
+    assert!(!log.wal.is_purged());
+    log.wal.purge(GroupId(2), id(1, 2)).unwrap();
+    assert!(log.wal.is_purged());
+}
+
+#[test]
+fn a_quiet_group_need_not_hold_the_files_of_the_others() {
+    let disk = SimDisk::new(16);
+    let (quiet, completed) = (GroupId(2), Completed::default());
+    let mut log = open(&disk).unwrap();
+    log.wal.append(quiet, entries(1, 0, 3), completed.mark(0)).unwrap();
+    for n in 0..100 {
+        log.wal.append(G, vec![(id(1, n), Bytes::from(vec![1; 10_000]))], completed.mark(1)).unwrap();
+        settle(&mut log);
+    }
+    log.wal.append(quiet, entries(1, 3, 4), completed.mark(2)).unwrap();
+    log.wal.purge(G, id(1, 90)).unwrap();
+    settle(&mut log);
+    let held = log.wal.disk_bytes();
+    assert_eq!(log.wal.index_in_surplus_files(quiet, 1_000_000), None, "each group may keep that much");
+    assert_eq!(log.wal.index_in_surplus_files(quiet, 200_000), Some(2), "its last entry is in the newest file");
+    let own = log.wal.index_in_surplus_files(G, 200_000).unwrap_or_default();
+    assert!(own < 60, "a busy group keeps as much as it would alone: {own}");
+
+    let mut log = open(&disk.crash()).unwrap();
+    assert_eq!(log.wal.index_in_surplus_files(quiet, 200_000), Some(2), "it is known after an opening too");
+    log.wal.purge(quiet, id(1, 2)).unwrap();
+    settle(&mut log);
+    assert_eq!(log.wal.index_in_surplus_files(quiet, 200_000), None, "it is purged");
+    assert!(held > 1_000_000 && log.wal.disk_bytes() < 400_000, "{held} {}", log.wal.disk_bytes());
+}
+
+#[test]
 fn segments_grow_gradually_after_opening() {
     let disk = SimDisk::new(14);
     let mut log = open_with(&disk, options(64 << 20)).unwrap();

@@ -8,7 +8,7 @@ use quorate_env::{Instant, sleep, timeout};
 use quorate_env_sim::SimWorld;
 use quorate_model::{GroupId, NodeId, Position, StateMachine};
 
-use super::cluster::{BESIDE, Cluster, NAMES, SOON};
+use super::cluster::{BESIDE, Cluster, LOG_SEGMENT_BYTES, NAMES, SOON};
 use super::members::{admission, admit, follower};
 use super::store::MemStore;
 use crate::peer::messages::{ReadPositionAsk, encode, method};
@@ -249,5 +249,59 @@ fn a_replacement_waits_until_every_group_can_follow_it() {
         let follows = |name: &str| voters(&cluster, name) == voters_of_main(&cluster, name);
         cluster.until("the group's new voters", || left.iter().all(|name| follows(name))).await;
         write(&cluster, "after").await;
+    });
+}
+
+/// Files are freed from the oldest on. A quiet group has entries in the oldest, which the absent member may need.
+#[test]
+fn a_quiet_group_does_not_hold_the_log_of_main_for_an_absent_member() {
+    const KEEP: u64 = 128 << 10;
+    run(89, KEEP, async |cluster, _| {
+        write(&cluster, "early").await;
+        cluster.until("all nodes", || cluster.others("").len() == NAMES.len()).await;
+        let ((leads, _), (beside, group)) = (cluster.leader().unwrap(), leader(&cluster).unwrap());
+        if beside != leads {
+            crate::membership::transfer_to(&group.peers, &group.raft, Some(leads)).await.unwrap();
+        }
+        let away = follower(&cluster);
+        cluster.crash(away).await;
+        for number in 0..100 {
+            cluster.write(&format!("{number} {}", "y".repeat(30_000))).await;
+        }
+        // What both groups may keep, the file that holds its beginning, the one that is written to, and two spares.
+        let most = 2 * KEEP + 4 * LOG_SEGMENT_BYTES;
+        // The core of a leader puts a purge off while it sends to the absent member, with one group or with several.
+        let follows = NAMES.into_iter().find(|name| ![leads, away].contains(name)).unwrap();
+        let follower = cluster.node(follows).unwrap();
+        cluster.until("a bounded log", || follower.log_bytes() <= most).await;
+        write(&cluster, "late").await;
+        cluster.start(away);
+        let has_all = |store: MemStore| has(&store, "early") && has(&store, "late");
+        cluster.until("the group's data on the absent member", || has_all(store(&cluster, away))).await;
+        cluster.check().await;
+    });
+}
+
+/// A new file is begun for an idle log, so that the old one can go. While `main` needs the old one, that would be in
+/// vain.
+#[test]
+fn an_idle_group_does_not_begin_files_while_main_is_busy() {
+    run(90, KEEP_LOG_BYTES, async |cluster, _| {
+        write(&cluster, "early").await;
+        for number in 0..10 {
+            cluster.write(&format!("{number} {}", "y".repeat(30_000))).await;
+        }
+        let (_, node) = cluster.leader().unwrap();
+        let is_idle = || node.group(BESIDE).is_some_and(|group| group.log.purged() == group.log.last());
+        cluster.until("the group to be purged", is_idle).await;
+        let before = node.log_metrics().0;
+        for number in 0..60 {
+            cluster.write(&format!("{number}")).await;
+            sleep(Duration::from_millis(500)).await;
+        }
+        let after = node.log_metrics().0;
+        let needed = (after.bytes_written - before.bytes_written).div_ceil(LOG_SEGMENT_BYTES);
+        let begun = after.segments_begun - before.segments_begun;
+        assert!(begun <= needed + 1, "{begun} files were begun, and {needed} were needed");
     });
 }

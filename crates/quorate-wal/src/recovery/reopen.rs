@@ -3,7 +3,7 @@
 //! The copies are written and synced before the header. The segment is therefore valid only once it is complete; until
 //! then the originals count.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ pub(crate) fn reopen(
     let file = make_file(disk, &path, len)?;
     disk.sync_dir(dir).map_err(OpenError::io("sync", dir))?;
     let active = Arc::new(Segment { epoch, path: path.clone(), file: Arc::clone(&file), len });
-    replay.segments.insert(ordinal, Live { segment: Arc::clone(&active), highest: BTreeMap::new() });
+    replay.segments.insert(ordinal, Live::new(Arc::clone(&active)));
 
     let mut offset = header_len;
     for Pending { frame, .. } in pending {

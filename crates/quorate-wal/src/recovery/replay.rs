@@ -82,7 +82,7 @@ impl Replay {
         self.logged.boot = header.state.boot.clone();
         self.logged.closed = false;
         let ordinal = segment.epoch.ordinal;
-        self.segments.insert(ordinal, Live { segment: Arc::new(segment), highest: BTreeMap::new() });
+        self.segments.insert(ordinal, Live::new(Arc::new(segment)));
         Ok(())
     }
 
@@ -169,8 +169,7 @@ impl Replay {
                 let len = u32::try_from(record.bytes.len()).unwrap_or(u32::MAX);
                 group.append_written(record.id, Place { ordinal, frame, at, len });
                 if let Some(live) = self.segments.get_mut(&ordinal) {
-                    let highest = live.highest.entry(record.group).or_default();
-                    *highest = index.max(*highest);
+                    live.note_entry(record.group, index, record.bytes.len());
                 }
             }
             Kind::Truncate => {

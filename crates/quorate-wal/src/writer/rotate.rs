@@ -1,6 +1,5 @@
 //! Rotation: begins new segments.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -44,7 +43,7 @@ impl WalWriter {
 
         let segment = Arc::new(Segment { epoch, path, file, len });
         let mut state = self.shared.lock();
-        state.segments.insert(ordinal, Live { segment: Arc::clone(&segment), highest: BTreeMap::new() });
+        state.segments.insert(ordinal, Live::new(Arc::clone(&segment)));
         state.wants_spare = false;
         state.counters.syncs += 1;
         state.counters.segments_begun += 1;
