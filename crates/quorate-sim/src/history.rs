@@ -68,6 +68,8 @@ struct Known {
     spoilings: u64,
     /// Nodes that could not apply some entry.
     unable: BTreeSet<String>,
+    /// How often a node could not apply an entry because its disk failed.
+    disks_failed: u64,
     /// Whether an operator has rejected an entry.
     is_forced: bool,
     /// How many nodes with changed data got a copy of the others' data while they ran.
@@ -393,8 +395,15 @@ impl History {
     pub fn could_not_apply(&self, who: &str, fault: &StoreFault) {
         self.note(who, format_args!("did not apply: {fault}"));
         if !matches!(fault, StoreFault::Closed) {
-            self.known().unable.insert(node_of(who).to_owned());
+            let mut known = self.known();
+            known.unable.insert(node_of(who).to_owned());
+            known.disks_failed += u64::from(matches!(fault, StoreFault::Io(_)));
         }
+    }
+
+    /// Returns how often a node could not apply an entry because its disk failed.
+    pub fn disks_failed(&self) -> u64 {
+        self.known().disks_failed
     }
 
     /// Whether at least `majority` nodes have failed to apply some entry, and so may have voted to reject it.

@@ -84,12 +84,15 @@ impl Ails {
                 mask = self.rng.below(all);
             }
             self.ledger.ailed(number, End::Unknown);
+            let failed_before = self.cluster.history().disks_failed();
             let statement = "INSERT INTO ails (number, x) VALUES (?, ail(?, ?))";
             let done = sql.execute(statement, (number, ailment.number(), mask.cast_signed()));
             let (done, ()) = join(done, self.kill_once_promised(late)).await;
             self.cluster.world().trace().add("ails", format_args!("{number}: {ailment:?} of {mask:b}: {done:?}"));
             let is_of_most = mask.count_ones() as usize > nodes / 2;
-            let may_reject = is_of_most || ailment == Ailment::Slow && mask != 0;
+            // A disk that fails meanwhile is one more node that can't apply the entry.
+            let has_disk_failed = self.cluster.history().disks_failed() > failed_before;
+            let may_reject = is_of_most || has_disk_failed || ailment == Ailment::Slow && mask != 0;
             self.note(number, may_reject, done.map(drop));
         }
     }
