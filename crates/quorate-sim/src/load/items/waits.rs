@@ -43,6 +43,11 @@ impl ItemsClient {
         let Some((_, items)) = self.part_of(name) else { return };
         let has_remote = self.rng.below(2) == 0;
         let remote = if has_remote { self.register(name, &key).await } else { None };
+        // The waiters of a node end with it, and the next life has a store of its own.
+        let is_alive = || self.cluster.items(name).is_some_and(|now| Arc::ptr_eq(&now, &items));
+        if !is_alive() {
+            return;
+        }
         // The node may register a waiter whose client has given up.
         let limit = if has_remote { TURN_MAX } else { WAKE_MAX };
         let store = items.store();
@@ -63,9 +68,7 @@ impl ItemsClient {
                 Either::Left(_) => drop(adding.await),
                 Either::Right((Some(added), _)) => {
                     let is_woken = timeout(limit, watching).await.is_ok();
-                    // The waiters of a node end with it.
-                    let is_alive = self.cluster.items(name).is_some_and(|now| Arc::ptr_eq(&now, &items));
-                    if !is_woken && is_alive {
+                    if !is_woken && is_alive() {
                         self.violation(format!("a waiter for {key:?}, added at {added}, was not woken on {name}"));
                     }
                 }
