@@ -37,6 +37,24 @@ fn leader(cluster: &Cluster) -> Option<(&'static str, Group)> {
     NAMES.into_iter().filter_map(|name| Some((name, group(cluster, name)?))).find(|(_, group)| group.is_leader())
 }
 
+/// Makes a node lead the second group.
+async fn lead(cluster: &Cluster, name: &'static str) {
+    let (leads, group) = leader(cluster).unwrap();
+    if leads != name {
+        crate::membership::transfer_to(&group.peers, &group.raft, Some(name)).await.unwrap();
+    }
+    cluster.until("the leader of the group", || leader(cluster).is_some_and(|(leads, _)| leads == name)).await;
+}
+
+/// Waits until the second group has the voters of `main`, on all of these nodes.
+async fn followed(cluster: &Cluster, names: &[&'static str]) {
+    let follows = |name: &&str| {
+        let voters = voters(cluster, name);
+        voters.len() == names.len() && voters == voters_of_main(cluster, name)
+    };
+    cluster.until("the group's new voters", || names.iter().all(follows)).await;
+}
+
 fn store(cluster: &Cluster, name: &'static str) -> MemStore {
     cluster.beside.as_ref().unwrap().lock().unwrap().entry(name).or_default().clone()
 }
@@ -128,11 +146,7 @@ fn a_group_follows_members_that_are_added_and_removed() {
         let gone = follower(&cluster);
         super::members::remove(&cluster, gone, false).await.unwrap();
         let left: Vec<_> = NAMES.into_iter().chain(["d"]).filter(|name| *name != gone).collect();
-        let follows = |name: &str| {
-            let voters = voters(&cluster, name);
-            voters.len() == left.len() && voters == voters_of_main(&cluster, name)
-        };
-        cluster.until("the group's new voters", || left.iter().all(|name| follows(name))).await;
+        followed(&cluster, &left).await;
         write(&cluster, "after").await;
         cluster.until("it on the new member", || has(&store(&cluster, "d"), "after")).await;
         cluster
@@ -219,12 +233,9 @@ fn a_replacement_waits_until_every_group_can_follow_it() {
     run(88, KEEP_LOG_BYTES, async |cluster, _| {
         write(&cluster, "before").await;
         let (main, _) = cluster.leader().unwrap();
-        let [gone, down] = [1, 2].map(|at| *NAMES.iter().filter(|name| **name != main).nth(at - 1).unwrap());
-        let (_, leads) = leader(&cluster).unwrap();
-        if leader(&cluster).unwrap().0 != gone {
-            crate::membership::transfer_to(&leads.peers, &leads.raft, Some(gone)).await.unwrap();
-        }
-        cluster.until("the leader of the group", || leader(&cluster).is_some_and(|(name, _)| name == gone)).await;
+        let others: Vec<_> = NAMES.into_iter().filter(|name| *name != main).collect();
+        let (gone, down) = (others[0], others[1]);
+        lead(&cluster, gone).await;
         let down_id = cluster.node(down).unwrap().status().node;
         cluster.crash(down).await;
         cluster.start("d");
@@ -246,8 +257,7 @@ fn a_replacement_waits_until_every_group_can_follow_it() {
         cluster.start(down);
         admit(&cluster, &admission).await.unwrap();
         let left: Vec<_> = NAMES.into_iter().chain(["d"]).filter(|name| *name != gone).collect();
-        let follows = |name: &str| voters(&cluster, name) == voters_of_main(&cluster, name);
-        cluster.until("the group's new voters", || left.iter().all(|name| follows(name))).await;
+        followed(&cluster, &left).await;
         write(&cluster, "after").await;
     });
 }
@@ -259,10 +269,8 @@ fn a_quiet_group_does_not_hold_the_log_of_main_for_an_absent_member() {
     run(89, KEEP, async |cluster, _| {
         write(&cluster, "early").await;
         cluster.until("all nodes", || cluster.others("").len() == NAMES.len()).await;
-        let ((leads, _), (beside, group)) = (cluster.leader().unwrap(), leader(&cluster).unwrap());
-        if beside != leads {
-            crate::membership::transfer_to(&group.peers, &group.raft, Some(leads)).await.unwrap();
-        }
+        let (leads, _) = cluster.leader().unwrap();
+        lead(&cluster, leads).await;
         let away = follower(&cluster);
         cluster.crash(away).await;
         for number in 0..100 {

@@ -6,7 +6,7 @@
 //! Invariants:
 //! - A client has at most [`WAITS_PER_STREAM_MAX`] waiters; a waiter keeps its place until the node was told that it is
 //!   gone. So the requests that wait to be sent are bounded too.
-//! - Every waiter of a stream that has ended is told so.
+//! - When a stream ends, the client tells each waiter of it why.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -109,7 +109,7 @@ impl Waits {
         Ok(waiter)
     }
 
-    /// Returns the stream; opens it if there is none.
+    /// Returns the stream that is open, or opens one.
     async fn line(&self) -> Result<Arc<Line>, Error> {
         let mut line = self.line.lock().await;
         if let Some(line) = line.as_ref().filter(|line| lock(&line.callers.table).is_ok()) {
