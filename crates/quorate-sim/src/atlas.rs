@@ -1,5 +1,7 @@
 //! The faults that the simulator draws, with their weights.
 
+use std::collections::BTreeSet;
+
 use crate::cluster::End;
 use crate::coverage::Phase;
 
@@ -166,6 +168,11 @@ pub const ATLAS: [(u64, Fault); 75] = [
     (2, BadPage(Leader)),
     (2, Move(One)),
 ];
+
+/// Returns the names of all classes of faults.
+pub fn classes() -> BTreeSet<&'static str> {
+    ATLAS.iter().map(|(_, fault)| fault.class()).collect()
+}
 
 impl Fault {
     /// Returns the name of its class, as the coverage table prints it.

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use crate::atlas::ATLAS;
+use crate::atlas::classes;
 
 /// What a node was doing when a fault struck it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -240,10 +240,6 @@ impl Coverage {
 
 /// Classes of faults that end a process life without loss of synced data.
 const ENDS: [&str; 4] = ["power", "kill", "power at an I/O", "kill at an I/O"];
-
-fn classes() -> BTreeSet<&'static str> {
-    ATLAS.iter().map(|(_, fault)| fault.class()).collect()
-}
 
 impl fmt::Display for Coverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -14,6 +14,7 @@ use quorate_env_sim::{Fault as DiskFault, Latency, Pace, SimDisk};
 use crate::atlas::{ATLAS, Fault, Whom};
 use crate::cluster::{Cluster, End};
 use crate::coverage::{Coverage, Phase};
+use crate::scenario::Plan;
 
 mod ends;
 
@@ -100,11 +101,13 @@ pub struct Faults {
     passed: i64,
     /// How many times longer than usual faults last.
     calm: u32,
+    /// The class of every second fault.
+    favoured: Option<&'static str>,
 }
 
 impl Faults {
-    /// Creates a generator that leaves out the `skipped` faults, and whose faults last `calm` times longer than usual.
-    pub fn new(cluster: &Cluster, skipped: BTreeSet<u32>, calm: u32) -> Self {
+    /// Creates a generator of the faults of a plan that leaves out the `skipped` ones.
+    pub fn new(cluster: &Cluster, skipped: BTreeSet<u32>, plan: &Plan) -> Self {
         Self {
             cluster: cluster.clone(),
             rng: cluster.world().rng().fork(),
@@ -119,7 +122,8 @@ impl Faults {
             paused: BTreeSet::new(),
             sampled: None,
             passed: 0,
-            calm,
+            calm: plan.calm,
+            favoured: plan.favoured,
         }
     }
 
@@ -228,6 +232,8 @@ impl Faults {
             self.lost = None;
             self.cluster.all_is_good();
         }
+        let is_possible = |class: &&str| ATLAS.iter().any(|(_, fault)| fault.class() == *class && self.may(*fault));
+        let class = self.favoured.filter(|class| self.rng.chance(0.5) && is_possible(class));
         loop {
             let mut left = self.rng.below(ATLAS.iter().map(|(weight, _)| weight).sum());
             let drawn = ATLAS.iter().find(|(weight, _)| match left.checked_sub(*weight) {
@@ -238,7 +244,9 @@ impl Faults {
                 None => true,
             });
             match drawn {
-                Some((_, fault)) if self.may(*fault) => return *fault,
+                Some((_, fault)) if class.is_none_or(|class| fault.class() == class) && self.may(*fault) => {
+                    return *fault;
+                }
                 _ => {}
             }
         }

@@ -41,6 +41,7 @@ mod shorten;
 mod vfs;
 mod watched;
 
+pub use atlas::classes;
 pub use coverage::{Coverage, Phase};
 pub use faults::Crashes;
 pub use ledger::Counts;

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use quorate::config::Durability;
 use quorate_env::mutant::Mutant;
-use quorate_sim::{Coverage, Failure, Plan, Report, run_without, shorten};
+use quorate_sim::{Coverage, Failure, Plan, Report, classes, run_without, shorten};
 
 /// A run of at least this many seeds fails if a class of fault never struck. This does not apply to `--short` runs,
 /// which may miss a class by chance.
@@ -56,6 +56,9 @@ struct Arguments {
     /// Runs each seed for an hour of virtual time, in which faults and the pauses of clients last longer.
     #[arg(long, conflicts_with = "short")]
     long: bool,
+    /// Draws every second fault from this class, such as tampering.
+    #[arg(long, value_name = "CLASS", value_parser = class)]
+    favour: Option<&'static str>,
     /// Runs clusters with durability `os`; only one machine at a time then loses power.
     #[arg(long)]
     os: bool,
@@ -92,7 +95,7 @@ fn main() -> ExitCode {
     let until = arguments.until.map(Duration::from_secs_f64);
     let durability = if arguments.os { Durability::Os } else { Durability::Fsync };
     let runner = Runner {
-        plan: Plan { told_events: arguments.events, durability, until, ..plan },
+        plan: Plan { told_events: arguments.events, durability, until, favoured: arguments.favour, ..plan },
         skipped: arguments.skip.into_iter().collect(),
         twice: arguments.twice,
         shortens: arguments.shorten,
@@ -163,9 +166,10 @@ impl Runner {
             _ => "",
         };
         let os = if self.plan.durability == Durability::Os { " --os" } else { "" };
+        let favour = self.plan.favoured.map(|class| format!(" --favour \"{class}\"")).unwrap_or_default();
         let skipped: Vec<String> = self.skipped.iter().map(u32::to_string).collect();
         let skip = if skipped.is_empty() { String::new() } else { format!(" --skip {}", skipped.join(",")) };
-        format!("cargo run --release -p quorate-sim -- --seed {seed}{plan}{os}{skip}")
+        format!("cargo run --release -p quorate-sim -- --seed {seed}{plan}{os}{favour}{skip}")
     }
 }
 
@@ -233,4 +237,9 @@ fn line(report: &Report) -> String {
 fn range(text: &str) -> Result<std::ops::Range<u64>, String> {
     let parts = text.split_once("..").and_then(|(from, to)| Some(from.parse().ok()?..to.parse().ok()?));
     parts.ok_or_else(|| format!("{text} is not of the form 0..100"))
+}
+
+fn class(name: &str) -> Result<&'static str, String> {
+    let all = || classes().into_iter().collect::<Vec<_>>().join(", ");
+    classes().get(name).copied().ok_or_else(|| format!("there is no class {name}; the classes are {}", all()))
 }

@@ -62,6 +62,8 @@ pub struct Plan {
     pub until: Option<Duration>,
     /// How many times longer than usual faults and the pauses of clients last.
     pub calm: u32,
+    /// A class of faults from which every second fault is drawn, where that is possible.
+    pub favoured: Option<&'static str>,
 }
 
 impl Plan {
@@ -74,6 +76,7 @@ impl Plan {
         durability: Durability::Fsync,
         until: None,
         calm: 1,
+        favoured: None,
     };
     /// Nodes are away for long, and come back to a cluster that has purged the entries that they need.
     pub const LONG: Self = Self { time: Duration::from_secs(3_600), calm: 60, ..Self::FULL };
@@ -168,7 +171,7 @@ pub fn run_without(seed: u64, plan: &Plan, skipped: &BTreeSet<u32>) -> Result<Re
 async fn live(world: &SimWorld, history: &History, plan: &Plan, skipped: &BTreeSet<u32>) -> Option<Report> {
     let cluster = Cluster::new(world, history, plan.durability);
     let ledger = Ledger::default();
-    let mut faults = Faults::new(&cluster, skipped.clone(), plan.calm);
+    let mut faults = Faults::new(&cluster, skipped.clone(), plan);
     create(&cluster).await?;
     let load = Load::start(&cluster, &ledger, plan.calm);
     let demands = if skipped.is_empty() { *plan } else { Plan { crashes: 0, writes: 0, ..*plan } };
