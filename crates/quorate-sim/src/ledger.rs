@@ -16,6 +16,9 @@ use items::Items;
 /// The highest age of the reads of bounded age.
 pub const AGE_MAX: Duration = Duration::from_secs(4);
 
+/// Stands for all clients: all interactive transactions also increment its counter of moves.
+pub const COMMON: i64 = 1_000;
+
 /// The key of a write: its client, and its number among the writes of that client.
 pub type Key = (i64, i64);
 
@@ -33,7 +36,7 @@ pub enum Kind {
     Move,
     /// Increments the same counter in a transaction, which reads the counter and writes the next number.
     Transact,
-    /// Inserts a row of `events` and increments the same counter, in an interactive transaction.
+    /// Inserts a row of `events` and increments the same counter, and that of [`COMMON`], in an interactive transaction.
     Interact,
     /// Inserts rows, at least one of which violates a constraint.
     Broken,
@@ -223,6 +226,8 @@ impl Ledger {
                 (Kind::Interact, _) => {
                     let count = u64::try_from(rows.len()).unwrap_or(u64::MAX);
                     *moves = (moves.0 + count, moves.1 + count);
+                    let [_, common] = expected.entry(COMMON).or_default();
+                    *common = (common.0 + count, common.1 + count);
                 }
                 (Kind::Move | Kind::Transact, End::Acknowledged(_)) => *moves = (moves.0 + 1, moves.1 + 1),
                 (Kind::Move | Kind::Transact, End::Unknown) => moves.1 += 1,

@@ -18,7 +18,7 @@ use quorate_env::{Env, JoinHandle, Rng, sleep};
 
 use crate::cluster::Cluster;
 use crate::coverage::{ABORTED, CONFLICT, OVERLOADED, ROLLED_BACK};
-use crate::ledger::{End, Held, Key, Kind, Ledger};
+use crate::ledger::{COMMON, End, Held, Key, Kind, Ledger};
 
 mod ails;
 mod bursts;
@@ -107,7 +107,7 @@ struct Writer {
 /// Creates and fills the tables.
 pub async fn prepare(sql: &Sql) -> Result<(), Error> {
     sql.batch(SCHEMA.map(|statement| (statement, params![]))).await?;
-    let rows = (0..=CLIENTS).map(|client| ("INSERT INTO totals (client) VALUES (?)", params![client]));
+    let rows = (0..=CLIENTS).chain([COMMON]).map(|client| ("INSERT INTO totals (client) VALUES (?)", params![client]));
     sql.batch(rows).await?;
     sql.execute(RELICS, ()).await.map(drop)
 }

@@ -7,6 +7,7 @@ use quorate_env::sleep;
 
 use super::{WRITE_LIMIT, Writer};
 use crate::coverage::{INTERACTIVE, RERUN, ROLLED_BACK, TRANSACTION};
+use crate::ledger::COMMON;
 
 /// The longest pause within a transaction, in milliseconds.
 const THOUGHT_MILLIS: u64 = 100;
@@ -49,12 +50,14 @@ impl Writer {
         Ok(position)
     }
 
-    /// Inserts a row and increments the counter of moves in an interactive transaction, which must do both or neither.
+    /// Inserts a row, and increments the client's counter of moves and the common one, in an interactive transaction,
+    /// which must do all or nothing.
     /// The client gets the random number of the row before the commit. Sometimes a statement fails in between, and
     /// sometimes the client rolls back.
     pub(super) async fn interact(&self, sql: &Sql, number: i64, body: Value) -> Result<(Position, Option<i64>), Error> {
         let mut tx = sql.begin().await?;
-        let before = self.moves(&mut tx).await?;
+        let before = moves(&mut tx, self.client).await?;
+        let common = moves(&mut tx, COMMON).await?;
         let insert = "INSERT INTO events (client, number, body) VALUES (?, ?, ?) RETURNING draw";
         let draw: i64 = tx.query(insert, (self.client, number, body)).await?.one()?;
         if self.rng.below(3) == 0 {
@@ -72,7 +75,8 @@ impl Writer {
         }
         let update = "UPDATE totals SET moves = ?, moved = julianday('now') WHERE client = ?";
         tx.execute(update, (before + 1, self.client)).await?;
-        let after = self.moves(&mut tx).await?;
+        tx.execute(update, (common + 1, COMMON)).await?;
+        let after = moves(&mut tx, self.client).await?;
         if after != before + 1 {
             self.violation(format!("a transaction has incremented {before} moves, but reads {after}"));
         }
@@ -84,8 +88,8 @@ impl Writer {
         self.ledger.happened(INTERACTIVE);
         Ok((position, Some(draw)))
     }
+}
 
-    async fn moves(&self, tx: &mut Transaction) -> Result<i64, Error> {
-        tx.query_one("SELECT moves FROM totals WHERE client = ?", (self.client,)).await
-    }
+async fn moves(tx: &mut Transaction, client: i64) -> Result<i64, Error> {
+    tx.query_one("SELECT moves FROM totals WHERE client = ?", (client,)).await
 }
