@@ -36,7 +36,7 @@ pub enum Kind {
     Move,
     /// Increments the same counter in a transaction, which reads the counter and writes the next number.
     Transact,
-    /// Inserts a row of `events` and increments the same counter, and that of [`COMMON`], in an interactive transaction.
+    /// Inserts a row of `events` and increments the same counter and that of [`COMMON`], in an interactive transaction.
     Interact,
     /// Inserts rows, at least one of which violates a constraint.
     Broken,

@@ -46,6 +46,11 @@ impl Cluster {
         self.with_life(name, |life| life.is_target = true);
     }
 
+    /// Whether a node's data are about to be changed.
+    pub fn is_target(&self, name: &'static str) -> bool {
+        self.with_life(name, |life| life.is_target) == Some(true)
+    }
+
     /// Cancels all changes of data that have not been made yet.
     pub fn spare(&self) {
         for name in self.names {
@@ -86,6 +91,14 @@ impl Cluster {
             }
             sleep(EARLY_EVERY).await;
         }
+    }
+
+    /// Whether a node has applied the statement with this number that some nodes can't apply.
+    pub fn has_applied_ail(&self, name: &'static str, number: i64) -> bool {
+        let store = self.with_life(name, |life| life.store.upgrade()).flatten();
+        let conn = store.and_then(|store| snapshot(store.store()).ok());
+        let found = conn.map(|conn| conn.query_row("SELECT 1 FROM ails WHERE number = ?", (number,), |_| Ok(())));
+        matches!(found, Some(Ok(())))
     }
 
     /// Removes the file that names the cluster from the directory of a node that is down.
@@ -163,7 +176,7 @@ impl Cluster {
 
     /// Whether a node's data were changed and not restored yet, or are about to be changed.
     pub(super) fn is_tampered(&self, name: &'static str) -> bool {
-        self.with_life(name, |life| life.is_target) == Some(true) || self.history.is_tampered(name)
+        self.is_target(name) || self.history.is_tampered(name)
     }
 
     /// Whether this applies to any node.

@@ -157,6 +157,11 @@ impl Faults {
             self.lost = Some(name);
             self.cluster.tamper(name);
             if self.rng.chance(0.5) {
+                // The data are changed only while no node is away.
+                let limit = Instant::now() + HUNT_MAX;
+                while Instant::now() < limit && self.cluster.is_target(name) {
+                    self.pass(HUNT_EVERY).await;
+                }
                 let away = if one == name { other } else { one };
                 self.end(End::Kill.name(), End::Kill, vec![away]).await;
             }

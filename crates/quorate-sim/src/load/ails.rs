@@ -12,7 +12,7 @@ use quorate::{Error, FailureKind};
 use quorate_env::{Env, Instant, Rng, sleep};
 
 use super::{WRITE_LIMIT, connected};
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, End as LifeEnd};
 use crate::coverage::{AILED, REJECTED};
 use crate::ledger::{End, Ledger};
 use crate::program::Ailment;
@@ -35,6 +35,13 @@ const LATE_BEFORE: Duration = Duration::from_millis(50);
 
 /// The follower crashes within this many milliseconds after it has promised to stop before the statement.
 const DIES_MAX_MILLIS: u64 = 20;
+
+/// How often, and for how long, the simulator checks whether the only node that can apply a statement has done so.
+const APPLIED_LOOK_EVERY: Duration = Duration::from_micros(200);
+const APPLIED_MAX: Duration = Duration::from_millis(200);
+
+/// How long that node is then down at most, in milliseconds, unless another fault starts it earlier.
+const AWAY_MAX_MILLIS: u64 = 4_000;
 
 /// The client that writes such statements.
 pub(super) struct Ails {
@@ -87,7 +94,13 @@ impl Ails {
             let failed_before = self.cluster.history().disks_failed();
             let statement = "INSERT INTO ails (number, x) VALUES (?, ail(?, ?))";
             let done = sql.execute(statement, (number, ailment.number(), mask.cast_signed()));
-            let (done, ()) = join(done, self.kill_once_promised(late)).await;
+            let dies = async {
+                match late {
+                    Some(late) => self.kill_once_promised(late).await,
+                    None => self.kill_once_applied(all & !mask, number).await,
+                }
+            };
+            let (done, ()) = join(done, dies).await;
             self.cluster.world().trace().add("ails", format_args!("{number}: {ailment:?} of {mask:b}: {done:?}"));
             let is_of_most = mask.count_ones() as usize > nodes / 2;
             // A disk that fails meanwhile is one more node that can't apply the entry.
@@ -124,8 +137,8 @@ impl Ails {
     }
 
     /// Crashes a node once it has promised to stop before an entry that it has not tried to apply.
-    async fn kill_once_promised(&self, place: Option<usize>) {
-        let Some(name) = place.and_then(|place| self.cluster.names().get(place)) else { return };
+    async fn kill_once_promised(&self, place: usize) {
+        let Some(name) = self.cluster.names().get(place) else { return };
         let limit = Instant::now() + LATE;
         while !self.cluster.has_promised(name) {
             if Instant::now() > limit {
@@ -135,6 +148,28 @@ impl Ails {
         }
         sleep(Duration::from_millis(self.rng.below(DIES_MAX_MILLIS))).await;
         self.cluster.dies(name);
+    }
+
+    /// If only one node can apply a statement, possibly kills it as soon as it has done so, for a while: the others
+    /// must not conclude from its silence that it has not.
+    async fn kill_once_applied(&self, able: u64, number: i64) {
+        let names = self.cluster.names();
+        if able.count_ones() != 1 || !self.rng.chance(0.5) {
+            return;
+        }
+        let Some(name) = names.get(able.trailing_zeros() as usize) else { return };
+        let limit = Instant::now() + APPLIED_MAX;
+        while !self.cluster.has_applied_ail(name, number) {
+            if Instant::now() > limit {
+                return;
+            }
+            sleep(APPLIED_LOOK_EVERY).await;
+        }
+        self.cluster.end(name, LifeEnd::Kill).await;
+        sleep(Duration::from_millis(self.rng.below(AWAY_MAX_MILLIS))).await;
+        if !self.cluster.is_alive(name) {
+            self.cluster.start(name);
+        }
     }
 
     fn note(&self, number: i64, may_reject: bool, done: Result<(), Error>) {
