@@ -318,6 +318,27 @@ fn an_operator_decides_what_a_lost_disk_may_hold() {
     });
 }
 
+#[test]
+fn a_learner_applies_nothing_that_the_voters_may_reject() {
+    for seed in 500..520 {
+        run(seed, async |_, cluster| {
+            let [leader, other, joins] = by_rank(&cluster)[..] else { panic!("three nodes") };
+            cluster.wipe(joins).await;
+            cluster.start(joins);
+            let is_learner = || {
+                let members = cluster.leader().map(|(_, leader)| leader.status().members).unwrap_or_default();
+                members.iter().any(|member| member.name == joins && !member.voter)
+            };
+            cluster.until("a learner", is_learner).await;
+            poison(&cluster, [leader, other], &memory());
+            assert_eq!(propose(&cluster).await, Some(true));
+            cluster.write("after").await;
+            cluster.check().await;
+            assert!(NAMES.iter().all(|name| !has_run(&cluster.store(name))));
+        });
+    }
+}
+
 /// Restarts nodes that end by themselves, until `happened` is true. Returns how many have ended.
 async fn keep_running(cluster: &Cluster, happened: impl Fn() -> bool) -> usize {
     let mut ends = 0;

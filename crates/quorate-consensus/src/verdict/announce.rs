@@ -6,6 +6,8 @@
 //! Invariants:
 //!
 //! - While this node works on the rejection of an entry, it announces to no member that the entry is committed.
+//! - A member that does not vote is not asked before an entry is rejected. Therefore this node announces to it only
+//!   what it has applied itself.
 //! - Later it announces both at once, and a member ignores the commit until it has the rejection in its log. So the
 //!   member applies the entry as a rejected one, even if the rejection is far after the entry in the log.
 
@@ -14,13 +16,18 @@ use quorate_model::LogId;
 
 use super::Verdicts;
 use super::state::State;
-use crate::raft::types::RaftLogId;
+use crate::membership::current;
+use crate::raft::types::{RaftLogId, to_raft};
 
 impl Verdicts {
     /// Returns what a message to a member may announce: the commit, if it may be announced now, and the rejected
     /// entries. The announcement is recorded here, so the caller must write the message to a connection right
     /// afterwards.
     pub(crate) fn announce(&self, target: u64, committed: Option<RaftLogId>) -> (Option<RaftLogId>, Vec<u64>) {
+        let committed = match self.votes(target) {
+            true => committed,
+            false => committed.min(self.store.applied().log_id.map(to_raft)),
+        };
         let mut state = self.state();
         let committed = committed.filter(|committed| !state.works_for_rejection_up_to(committed.index));
         if let Some(committed) = committed {
@@ -31,6 +38,12 @@ impl Verdicts {
         let mut rejected = state.certainly_rejected();
         rejected.extend(self.store.rejections());
         (committed, rejected)
+    }
+
+    /// Whether a member votes.
+    fn votes(&self, id: u64) -> bool {
+        // Before there is a core, nothing is decided.
+        self.core.get().is_none_or(|(raft, _)| current(raft).membership().voter_ids().any(|voter| voter == id))
     }
 
     /// Whether this node may accept that the log is committed up to `committed`. It may not while its log, up to
