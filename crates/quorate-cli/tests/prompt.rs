@@ -35,9 +35,9 @@ fn the_prompt_edits_completes_and_keeps_history() {
     let shown = terminal.wait_for("(1 row)");
     assert!(shown.contains("\\u{1b}[31mstripes") && !shown.contains("\x1b[31m"), "{shown:?}");
     terminal.runs(".tab\t", "animals");
-    terminal.runs("BEGIN;", "COMMIT sends them as one");
+    terminal.runs("BEGIN;", "each statement shows");
     terminal.runs("INSERT INTO animals VALUES ('x');", "quorate*");
-    terminal.runs("ROLLBACK;", "1 statement discarded");
+    terminal.runs("ROLLBACK;", "nothing was written");
     terminal.runs("SELECT wrong;", "error: no such column: wrong");
     terminal.runs("SELECT * FROM anmials;", "hint: did you mean animals?");
     terminal.runs("SELECT * FROM elsewhere;", "hint: .tables lists the tables");
@@ -52,6 +52,32 @@ fn the_prompt_edits_completes_and_keeps_history() {
     again.wait_for("two\r\n\"a;\r\nb\"");
     again.runs("quit", "");
     assert!(again.ends().success());
+}
+
+#[test]
+fn a_transaction_at_the_prompt_reads_what_it_writes() {
+    let dev = Dev::start(1);
+    succeeded(&dev.sql(&[], "CREATE TABLE t (a UNIQUE)"));
+    let count = || succeeded(&dev.sql(&["--format", "csv"], "SELECT 'rows', count(*) FROM t"));
+    let home = tempfile::tempdir().unwrap();
+    let mut terminal = Terminal::open(&dev, home.path(), &["--mode", "csv"]);
+    terminal.runs(".param set a 7", "");
+    terminal.runs("BEGIN;", "quorate*> ");
+    terminal.runs("INSERT INTO t VALUES (:a);", "quorate*> ");
+    terminal.runs("INSERT INTO t VALUES (:a);", "error: UNIQUE constraint failed");
+    terminal.runs("SELECT 'seen', a FROM t;", "seen,7");
+    assert!(count().contains("rows,0"), "nothing is written before COMMIT");
+    terminal.runs("COMMIT;", "quorate> ");
+    assert!(count().contains("rows,1"));
+
+    terminal.runs("BEGIN;", "quorate*> ");
+    terminal.runs("SELECT 'rows', count(*) FROM t;", "rows,1");
+    succeeded(&dev.sql(&[], "INSERT INTO t VALUES (8)"));
+    terminal.runs("UPDATE t SET a = a + 1 WHERE a = 7;", "statement 1 of the transaction gives another result now");
+    terminal.runs("COMMIT;", "error: no transaction was begun");
+    terminal.runs("SELECT a FORM t;", "         ^");
+    terminal.types(CTRL_D);
+    assert!(terminal.ends().success());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use quorate::{
-    Client, ClientConfig, Error as SqlError, Level as ReadLevel, Rows, Snapshot, Sql,
+    Client, ClientConfig, Error as SqlError, Level as ReadLevel, Params, Rows, Snapshot, Sql,
     sql::{BatchResult, IntoParams},
 };
 
@@ -115,7 +115,7 @@ impl Connection {
     }
 
     /// Runs writes, all of them or none.
-    pub(crate) async fn write(&self, statements: Vec<String>) -> Result<BatchResult, SqlError> {
+    pub(crate) async fn write(&self, statements: Vec<(String, Params)>) -> Result<BatchResult, SqlError> {
         self.sql.batch(statements).await
     }
 }

@@ -8,10 +8,12 @@ use quorate::config::nearest;
 
 use crate::client::Level;
 use crate::format::{MODES, Mode};
+use crate::parameters::Change;
 
 /// A command, as typed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Command {
+    Changes(Option<bool>),
     Dump(Vec<String>),
     Eqp(Option<bool>),
     Exit,
@@ -28,8 +30,12 @@ pub enum Command {
     Level(Option<Level>),
     Mode(Option<Mode>),
     NullValue(Option<String>),
+    /// The next result goes to this file.
+    Once(PathBuf),
     /// `None` for the terminal again.
     Output(Option<PathBuf>),
+    Param(Change),
+    Print(String),
     Read(PathBuf),
     Schema(Option<String>),
     Show,
@@ -81,6 +87,7 @@ const fn spec(
 /// All commands, by their names.
 #[rustfmt::skip]
 pub const COMMANDS: &[Spec] = &[
+    spec(".changes", "on|off", "print how many rows a write changes, in every mode", "", Takes::Switch),
     spec(".dump", "[TABLE..]", "print all, or these tables, as SQL for sqlite3",
         "The dump shows one position. TABLE may be a LIKE pattern.\n.output FILE before it sends it to a file.",
         Takes::Tables),
@@ -98,7 +105,11 @@ pub const COMMANDS: &[Spec] = &[
         Takes::Level),
     spec(".mode", "MODE", "how results are printed", "", Takes::Mode),
     spec(".nullvalue", "TEXT", "the text for NULL", "", Takes::Nothing),
+    spec(".once", "FILE", "send the next result to a file", "", Takes::File),
     spec(".output", "FILE|off", "send results to a file, or to the terminal again", "", Takes::File),
+    spec(".param", "set NAME VALUE", "give the parameter :NAME a value",
+        "VALUE is a literal of SQL, or a text without quotes.\n.param unset NAME, .param clear, .param list", Takes::Nothing),
+    spec(".print", "[TEXT]", "print a text", "", Takes::Nothing),
     spec(".quit", "", "leave, as .exit and Ctrl-D do", "", Takes::Nothing),
     spec(".read", "FILE", "run a file, up to the first error", "", Takes::File),
     spec(".schema", "[TABLE]", "the statements that create all, or one", "TABLE may be a LIKE pattern.", Takes::Tables),
@@ -120,6 +131,7 @@ const PSQL: &[(&str, &str)] = &[
     ("\\di", ".indexes"),
     ("\\i", ".read"),
     ("\\o", ".output"),
+    ("\\echo", ".print"),
     ("\\x", ".expanded"),
     ("\\timing", ".timer"),
 ];
@@ -158,6 +170,9 @@ fn find(name: &str) -> Result<&'static Spec, String> {
 }
 
 fn command(spec: &'static Spec, rest: &str) -> Result<Command, String> {
+    if spec.name == ".param" {
+        return Change::parse(rest).map(Command::Param);
+    }
     let words = words(rest)?;
     let at_most = |count: usize| {
         let extra = words.get(count);
@@ -166,6 +181,7 @@ fn command(spec: &'static Spec, rest: &str) -> Result<Command, String> {
     let one = || at_most(1).map(|()| words.first().cloned());
     let needed = |word: Option<String>| word.ok_or_else(|| format!("it takes {}", takes(spec)));
     Ok(match spec.name {
+        ".changes" => Command::Changes(switch(one()?)?),
         ".dump" => Command::Dump(words),
         ".eqp" => Command::Eqp(switch(one()?)?),
         ".expanded" => Command::Expanded(switch(one()?)?),
@@ -181,9 +197,11 @@ fn command(spec: &'static Spec, rest: &str) -> Result<Command, String> {
         ".level" => Command::Level(one()?.map(|word| level(&word)).transpose()?),
         ".mode" => Command::Mode((!words.is_empty()).then(|| Mode::parse(&words.join(" "))).transpose()?),
         ".nullvalue" => Command::NullValue(one()?),
+        ".once" => Command::Once(needed(one()?)?.into()),
         ".output" => {
             Command::Output(one()?.filter(|file| !matches!(file.as_str(), "off" | "stdout")).map(PathBuf::from))
         }
+        ".print" => Command::Print(words.join(" ")),
         ".read" => Command::Read(needed(one()?)?.into()),
         ".schema" => Command::Schema(one()?),
         ".tables" => Command::Tables(one()?),
@@ -267,7 +285,7 @@ pub fn help(of: Option<&Spec>) -> String {
         let lines: String = COMMANDS.iter().map(|spec| format!("{:width$}  {}\n", left(spec), spec.does)).collect();
         return format!(
             "A statement ends with a semicolon and may take several lines. Tab completes names.\n\
-             Ctrl-C ends a query, or discards what was typed. BEGIN collects statements until COMMIT.\n\n{lines}"
+             Ctrl-C ends a query, or discards what was typed. BEGIN shows what COMMIT will write.\n\n{lines}"
         );
     };
     let mut text = format!("{} {}\n  {}\n", spec.name, spec.takes, spec.does);

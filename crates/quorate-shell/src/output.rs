@@ -40,6 +40,8 @@ pub fn print(text: &str) -> Result<()> {
 #[derive(Debug, Default)]
 pub struct Output {
     file: Option<(PathBuf, BufWriter<File>)>,
+    /// The file before the one of `.once`, which gets the results after the next.
+    after_once: Option<Option<(PathBuf, BufWriter<File>)>>,
 }
 
 impl Output {
@@ -57,12 +59,26 @@ impl Output {
 
     /// Sends everything that follows to another file, or, with `None`, to the standard output again.
     pub fn send_to(&mut self, file: Option<&Path>) -> Result<()> {
+        self.end_once()?;
         self.close()?;
-        if let Some(path) = file {
-            let file = File::create(path).context(|| format!("cannot write {}", path.display()))?;
-            self.file = Some((path.to_owned(), BufWriter::new(file)));
-        }
+        self.file = file.map(create).transpose()?;
         Ok(())
+    }
+
+    /// Sends the next result to a file.
+    pub fn send_once_to(&mut self, file: &Path) -> Result<()> {
+        self.end_once()?;
+        let created = create(file)?;
+        self.after_once = Some(self.file.replace(created));
+        Ok(())
+    }
+
+    /// Goes back to where results went before [`Output::send_once_to`].
+    pub fn end_once(&mut self) -> Result<()> {
+        let Some(before) = self.after_once.take() else { return Ok(()) };
+        let closed = self.close();
+        self.file = before;
+        closed
     }
 
     /// Closes the file, if there is one. Fails if not all of it could be written.
@@ -80,4 +96,9 @@ impl Output {
     pub fn width(&self) -> Option<usize> {
         if self.file.is_some() { None } else { terminal_width() }
     }
+}
+
+fn create(path: &Path) -> Result<(PathBuf, BufWriter<File>)> {
+    let file = File::create(path).context(|| format!("cannot write {}", path.display()))?;
+    Ok((path.to_owned(), BufWriter::new(file)))
 }

@@ -12,7 +12,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::complete::Completion;
 use crate::error::{Context as _, Error, Result};
 use crate::format::visible;
-use crate::hint::hint;
+use crate::hint::{hint, place};
 use crate::kind::Kind;
 use crate::names::KnownNames;
 use crate::output::print;
@@ -52,7 +52,7 @@ impl Shell {
         let mut typed = Pending::default();
         let mut interrupted = false;
         loop {
-            let (back, line) = keyboard.read(typed.prompt(self.transaction.is_some()), !typed.is_empty()).await?;
+            let (back, line) = keyboard.read(typed.prompt(self.in_transaction()), !typed.is_empty()).await?;
             keyboard = back;
             let was_interrupted = std::mem::replace(&mut interrupted, false);
             match line {
@@ -74,7 +74,8 @@ impl Shell {
                 }
             }
         }
-        if self.transaction.take().is_some() {
+        if self.in_transaction() {
+            (self.transaction, self.live) = (None, None);
             eprintln!("the transaction was not committed: nothing was written");
         }
         self.output.close()
@@ -101,7 +102,11 @@ async fn run_typed(shell: &mut Shell, typed: &mut Pending, names: &KnownNames, i
             Ok(Next::Leave) => return Next::Leave,
             Ok(_) => {}
             Err(error) => {
-                tell(&error, names).await;
+                let statement = match &item {
+                    Item::Statement(statement) => statement,
+                    Item::Command(_) => "",
+                };
+                tell(&error, statement, names).await;
                 *typed = Pending::default();
             }
         }
@@ -109,9 +114,12 @@ async fn run_typed(shell: &mut Shell, typed: &mut Pending, names: &KnownNames, i
     Next::GoOn
 }
 
-/// Prints an error, and a hint if there is one.
-async fn tell(error: &Error, names: &KnownNames) {
+/// Prints an error, its place in the statement, and a hint, if there are any.
+async fn tell(error: &Error, statement: &str, names: &KnownNames) {
     eprintln!("error: {error}");
+    if let Some(place) = place(&error.to_string(), statement) {
+        eprint!("{place}");
+    }
     let (text, names) = (error.to_string(), names.clone());
     // Fetching names blocks the thread.
     let hinted = tokio::task::spawn_blocking(move || hint(&text, || names.get()));

@@ -1,7 +1,8 @@
 //! Runs statements: queries, streamed if their results are large, and writes, each alone or all between BEGIN and
-//! COMMIT together.
+//! COMMIT together. A transaction of a script is sent as a whole; one that was begun at the prompt is [`crate::live`].
 
-use quorate::{Error as SqlError, Failure, FailureKind, Rows, Value, sql::BatchResult};
+use quorate::sql::{BatchResult, StatementResult};
+use quorate::{Error as SqlError, Failure, FailureKind, Params, Rows, Value};
 
 use crate::error::{Error, Result};
 use crate::format::{self, Mode, Printer, Written, plural, visible};
@@ -24,13 +25,17 @@ impl Shell {
     /// Runs a statement.
     pub(super) async fn statement(&mut self, statement: &str, place: Option<&Place>) -> Result<()> {
         let kind = Kind::of(statement);
-        match (kind, self.transaction.is_some()) {
+        let is_typed = self.is_prompt && place.is_none();
+        match (kind, self.in_transaction()) {
+            (Kind::Begin, false) if is_typed => self.begin_live(),
             (Kind::Begin, false) => {
                 self.transaction = Some(Transaction::begin(place.cloned()));
                 self.remark(BEGUN)
             }
             (Kind::Begin, true) => Err(Error::new("a transaction was begun already; COMMIT or ROLLBACK it first")),
             (Kind::Commit | Kind::Rollback, false) => Err(Error::new("no transaction was begun; BEGIN starts one")),
+            (Kind::Commit, true) if self.live.is_some() => self.commit_live().await,
+            (Kind::Rollback, true) if self.live.is_some() => self.roll_back_live(),
             (Kind::Commit, true) => self.commit().await,
             (Kind::Rollback, true) => {
                 let count = self.transaction.take().map_or(0, |transaction| transaction.len());
@@ -44,14 +49,20 @@ impl Shell {
                 eprintln!("note: PRAGMA foreign_keys is skipped: foreign keys are always enforced here");
                 Ok(())
             }
+            (_, true) if self.live.is_some() => self.run_live(statement).await,
             (kind, true) => self.gather(kind, statement, place),
             (Kind::Write, false) => self.write(statement).await,
             (_, false) => self.read(kind, statement).await,
         }
     }
 
+    /// Whether a transaction was begun.
+    pub(crate) fn in_transaction(&self) -> bool {
+        self.transaction.is_some() || self.live.is_some()
+    }
+
     /// Prints a remark in the modes that people read.
-    fn remark(&self, text: &str) -> Result<()> {
+    pub(crate) fn remark(&self, text: &str) -> Result<()> {
         let is_read_by_people = self.is_prompt || matches!(self.style.mode, Mode::Table | Mode::Line);
         if is_read_by_people { print(text) } else { Ok(()) }
     }
@@ -63,7 +74,7 @@ impl Shell {
             return Err(Error::new(text));
         }
         match &mut self.transaction {
-            Some(transaction) => transaction.add(statement, place.cloned()),
+            Some(transaction) => transaction.add(statement, self.parameters.of(statement), place.cloned()),
             None => Ok(()),
         }
     }
@@ -81,11 +92,11 @@ impl Shell {
     }
 
     async fn write(&mut self, statement: &str) -> Result<()> {
-        let done = self.send(vec![statement.to_owned()]).await?;
+        let done = self.send(vec![(statement.to_owned(), self.parameters.of(statement))]).await?;
         self.print_written(done)
     }
 
-    async fn send(&mut self, statements: Vec<String>) -> Result<BatchResult, SqlError> {
+    async fn send(&mut self, statements: Vec<(String, Params)>) -> Result<BatchResult, SqlError> {
         self.is_writing = true;
         let done = self.client.write(statements).await;
         self.is_writing = false;
@@ -93,20 +104,40 @@ impl Shell {
     }
 
     fn print_written(&mut self, done: BatchResult) -> Result<()> {
+        let mut has_rows = false;
+        for result in done.results.iter().filter(|result| !result.columns.is_empty()) {
+            self.print_rows(result)?;
+            has_rows = true;
+        }
+        if has_rows { Ok(()) } else { self.print_committed(&done) }
+    }
+
+    /// Prints how much was written, without rows.
+    pub(crate) fn print_committed(&mut self, done: &BatchResult) -> Result<()> {
         let written = Written {
             statements: done.results.len(),
             changes: done.results.iter().map(|result| result.changes).sum(),
             last_insert_rowid: done.results.last().map_or(0, |result| result.last_insert_rowid),
             position: done.position.to_string(),
         };
-        let mut has_rows = false;
-        for result in done.results.iter().filter(|result| !result.columns.is_empty()) {
-            let (mut printer, head) = Printer::new(&self.style, self.output.width(), &result.columns);
-            let body = printer.rows(result.rows.iter().map(Vec::as_slice));
-            self.output.write(&format!("{head}{body}{}", printer.end()))?;
-            has_rows = true;
+        let text = format::written(&written, &self.style.mode);
+        let is_wanted = self.changes && text.is_empty();
+        self.output.write(&if is_wanted { format::written(&written, &Mode::Table) } else { text })
+    }
+
+    /// Prints the rows of a result, or how many rows its statement changes.
+    pub(crate) fn print_result(&mut self, result: &StatementResult) -> Result<()> {
+        if result.columns.is_empty() {
+            let changes = result.changes;
+            return self.remark(&format!("OK, {changes} {} changed; COMMIT writes it\n", plural(changes, "row")));
         }
-        if has_rows { Ok(()) } else { self.output.write(&format::written(&written, &self.style.mode)) }
+        self.print_rows(result)
+    }
+
+    fn print_rows(&mut self, result: &StatementResult) -> Result<()> {
+        let (mut printer, head) = Printer::new(&self.style, self.output.width(), &result.columns);
+        let body = printer.rows(result.rows.iter().map(Vec::as_slice));
+        self.output.write(&format!("{head}{body}{}", printer.end()))
     }
 
     /// Runs a statement as a query, or as a write if the node says that it is no query. A result that is too large to
@@ -115,7 +146,7 @@ impl Shell {
         if self.plans && kind == Kind::Read {
             self.explain(statement).await?;
         }
-        match self.client.query(self.level, statement, ()).await {
+        match self.client.query(self.level, statement, self.parameters.of(statement)).await {
             Ok(rows) => {
                 let mut shown = self.head(kind, rows.columns())?;
                 self.rows(&mut shown, &rows)?;
@@ -131,7 +162,7 @@ impl Shell {
 
     async fn stream(&mut self, kind: Kind, statement: &str) -> Result<()> {
         let mut snapshot = self.client.snapshot(self.level).await?;
-        let streamed = snapshot.stream(statement.to_owned(), ()).await;
+        let streamed = snapshot.stream(statement.to_owned(), self.parameters.of(statement)).await;
         let mut rows = streamed.map_err(|error| self.client.of_query(error))?;
         let mut shown = self.head(kind, rows.columns())?;
         while let Some(piece) = rows.next().await.map_err(|error| self.client.of_query(error))? {
@@ -175,7 +206,11 @@ impl Shell {
 
     /// Prints the plan of a query.
     pub(super) async fn explain(&mut self, query: &str) -> Result<()> {
-        let rows = match self.client.query(self.level, &format!("EXPLAIN QUERY PLAN {query}"), ()).await {
+        let rows = match self
+            .client
+            .query(self.level, &format!("EXPLAIN QUERY PLAN {query}"), self.parameters.of(query))
+            .await
+        {
             Err(SqlError::Failed(failure)) if failure.kind == FailureKind::Refused => {
                 return Err(not_explained(failure));
             }

@@ -16,7 +16,9 @@ use crate::command::{self, Command};
 use crate::error::{Error, Result};
 use crate::format::{Mode, Style, plural};
 use crate::import;
+use crate::live::LiveTransaction;
 use crate::output::{Output, print};
+use crate::parameters::Parameters;
 use crate::script::{Item, Place, Script};
 use crate::transaction::Transaction;
 
@@ -51,10 +53,16 @@ pub struct Shell {
     pub(crate) plans: bool,
     /// Whether a script continues after an error.
     keep_going: bool,
+    /// Whether the number of changed rows is printed in every mode.
+    pub(crate) changes: bool,
+    pub(crate) parameters: Parameters,
     pub(crate) output: Output,
     /// Whether the shell has a prompt.
     pub(crate) is_prompt: bool,
+    /// The transaction that a script has begun.
     pub(crate) transaction: Option<Transaction>,
+    /// The transaction that was begun at the prompt.
+    pub(crate) live: Option<LiveTransaction>,
     /// Whether a write was sent whose outcome has not arrived.
     pub(crate) is_writing: bool,
 }
@@ -79,9 +87,12 @@ impl Shell {
             timer: false,
             plans: false,
             keep_going: options.keep_going,
+            changes: false,
+            parameters: Parameters::default(),
             output: Output::default(),
             is_prompt: false,
             transaction: None,
+            live: None,
             is_writing: false,
         }
     }
@@ -143,6 +154,15 @@ impl Shell {
 
     /// Runs an item. An error contains a place only if it is not the place of the item.
     pub(crate) async fn run(&mut self, item: &Item, place: Option<&Place>) -> Result<Next> {
+        let is_once = matches!(item, Item::Command(line) if matches!(command::parse(line), Ok(Command::Once(_))));
+        let ran = self.run_into(item, place).await;
+        if !is_once {
+            self.output.end_once()?;
+        }
+        ran
+    }
+
+    async fn run_into(&mut self, item: &Item, place: Option<&Place>) -> Result<Next> {
         match item {
             Item::Statement(statement) => {
                 let begun = Instant::now();
@@ -173,6 +193,12 @@ impl Shell {
             Command::Explain(query) => self.explain(&query).await?,
             Command::Help(of) => self.output.write(&command::help(of))?,
             Command::Import { file, table } => import::run(&self.client, &file, &table).await?,
+            Command::Param(change) => {
+                let list = self.parameters.change(change).map_err(|why| Error::new(format!(".param: {why}")))?;
+                self.output.write(&list)?;
+            }
+            Command::Print(text) => self.output.write(&format!("{text}\n"))?,
+            Command::Once(file) => self.output.send_once_to(&file)?,
             Command::Indexes(table) => self.indexes(table.as_deref()).await?,
             Command::Schema(table) => self.schema(table.as_deref()).await?,
             Command::Status => {
@@ -189,6 +215,7 @@ impl Shell {
     /// Changes a setting, or prints it.
     fn set(&mut self, setting: Command) -> Result<()> {
         match setting {
+            Command::Changes(Some(on)) => self.changes = on,
             Command::Eqp(Some(on)) => self.plans = on,
             Command::Expanded(on) => self.expand(on.unwrap_or(self.style.mode != Mode::Line)),
             Command::Headers(Some(on)) => self.style.headers = on,
@@ -200,6 +227,7 @@ impl Shell {
             Command::Output(file) => return self.output.send_to(file.as_deref()),
             asked => {
                 let only = match asked {
+                    Command::Changes(_) => "changes",
                     Command::Eqp(_) => "eqp",
                     Command::Headers(_) => "headers",
                     Command::Level(_) => "level",
@@ -232,6 +260,7 @@ impl Shell {
         };
         let widths = self.style.widths.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
         let settings = [
+            ("changes", switch(self.changes)),
             ("eqp", switch(self.plans)),
             ("headers", switch(self.style.headers)),
             ("level", level.to_owned()),

@@ -137,28 +137,39 @@ impl Splitter {
     }
 }
 
-/// The words of a text outside literals and comments, each with the number of parentheses that are open around it.
-pub fn words(text: &str) -> impl Iterator<Item = (&str, usize)> {
-    let (mut at, mut depth) = (0, 0_usize);
+/// The tokens of a text outside literals and comments, each with the place where it begins.
+pub fn tokens(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut at = 0;
     std::iter::from_fn(move || {
         loop {
             let rest = text.get(at..).filter(|rest| !rest.is_empty())?;
-            let (_, extent) = first(rest);
-            let length = match extent {
-                Extent::Length(length) => length,
-                Extent::Until { from, end } => {
-                    let inside = rest.get(from..).unwrap_or_default();
-                    inside.find(end).map_or(rest.len(), |found| from + found + end.len())
+            let begin = at;
+            match first(rest) {
+                (token, Extent::Length(length)) => {
+                    at += length;
+                    if token != Token::Space {
+                        return Some((begin, rest.get(..length)?));
+                    }
                 }
-            };
-            at += length;
-            match rest.chars().next() {
-                Some('(') => depth += 1,
-                Some(')') => depth = depth.saturating_sub(1),
-                Some(c) if in_word(c) => return rest.get(..length).map(|word| (word, depth)),
-                _ => {}
+                (_, Extent::Until { from, end }) => {
+                    let inside = rest.get(from..).unwrap_or_default();
+                    at += inside.find(end).map_or(rest.len(), |found| from + found + end.len());
+                }
             }
         }
+    })
+}
+
+/// The words of a text outside literals and comments, each with the number of parentheses that are open around it.
+pub fn words(text: &str) -> impl Iterator<Item = (&str, usize)> {
+    let mut depth = 0_usize;
+    tokens(text).filter_map(move |(_, token)| {
+        match token {
+            "(" => depth += 1,
+            ")" => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        token.starts_with(in_word).then_some((token, depth))
     })
 }
 

@@ -3,6 +3,7 @@
 //! Invariant: no statement reaches the cluster before COMMIT, so ROLLBACK, an error and the end of the shell leave
 //! nothing behind.
 
+use quorate::Params;
 use quorate::limits::{COMMANDS_MAX, PROPOSAL_BYTES_MAX};
 
 use crate::error::{Error, Result};
@@ -15,7 +16,7 @@ const STATEMENT_OVERHEAD: usize = 32;
 #[derive(Debug)]
 pub struct Transaction {
     begun: Option<Place>,
-    statements: Vec<(String, Option<Place>)>,
+    statements: Vec<(String, Params, Option<Place>)>,
     bytes: usize,
 }
 
@@ -36,7 +37,7 @@ impl Transaction {
     }
 
     /// Adds a statement.
-    pub fn add(&mut self, statement: &str, place: Option<Place>) -> Result<()> {
+    pub fn add(&mut self, statement: &str, params: Params, place: Option<Place>) -> Result<()> {
         let bytes = self.bytes.saturating_add(statement.len()).saturating_add(STATEMENT_OVERHEAD);
         if self.statements.len() >= COMMANDS_MAX || bytes > PROPOSAL_BYTES_MAX {
             let limits = format!("{COMMANDS_MAX} statements and {} MiB", PROPOSAL_BYTES_MAX >> 20);
@@ -45,19 +46,19 @@ impl Transaction {
             )));
         }
         self.bytes = bytes;
-        self.statements.push((statement.to_owned(), place));
+        self.statements.push((statement.to_owned(), params, place));
         Ok(())
     }
 
     /// The statements, in their order.
-    pub fn statements(&self) -> Vec<String> {
-        self.statements.iter().map(|(statement, _)| statement.clone()).collect()
+    pub fn statements(&self) -> Vec<(String, Params)> {
+        self.statements.iter().map(|(statement, params, _)| (statement.clone(), params.clone())).collect()
     }
 
     /// The place and the beginning of the statement with this number, counted from 0.
     pub fn describe(&self, number: usize) -> Option<(Option<&Place>, String)> {
         const SHOWN: usize = 60;
-        let (statement, place) = self.statements.get(number)?;
+        let (statement, _, place) = self.statements.get(number)?;
         let line = statement.split_whitespace().collect::<Vec<_>>().join(" ");
         let shown: String = line.chars().take(SHOWN).collect();
         let dots = if shown.len() < line.len() { "…" } else { "" };
@@ -73,19 +74,23 @@ mod tests {
     fn a_transaction_is_bounded_in_statements_and_bytes() {
         let mut many = Transaction::begin(None);
         for _ in 0..COMMANDS_MAX {
-            assert!(many.add("x", None).is_ok());
+            assert!(many.add("x", Params::default(), None).is_ok());
         }
-        assert!(many.add("x", None).is_err_and(|error| error.to_string().contains("65536 statements")));
+        assert!(
+            many.add("x", Params::default(), None).is_err_and(|error| error.to_string().contains("65536 statements"))
+        );
         let mut large = Transaction::begin(None);
         let statement = "x".repeat(1 << 20);
-        assert_eq!((0..40).filter(|_| large.add(&statement, None).is_ok()).count(), 31);
+        assert_eq!((0..40).filter(|_| large.add(&statement, Params::default(), None).is_ok()).count(), 31);
         assert_eq!((many.len(), large.len()), (COMMANDS_MAX, 31));
     }
 
     #[test]
     fn a_statement_is_described_by_its_beginning() {
         let mut transaction = Transaction::begin(None);
-        assert!(transaction.add(&format!("INSERT\n  INTO t VALUES ({})", "1".repeat(100)), None).is_ok());
+        assert!(
+            transaction.add(&format!("INSERT\n  INTO t VALUES ({})", "1".repeat(100)), Params::default(), None).is_ok()
+        );
         let (_, text) = transaction.describe(0).unwrap_or_default();
         assert!(text.starts_with("INSERT INTO t VALUES (1") && text.ends_with('…'), "{text}");
         assert_eq!(transaction.describe(1), None);
