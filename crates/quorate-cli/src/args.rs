@@ -3,6 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::backup::BackupArgs;
+use crate::completions::CompletionsArgs;
 use crate::dev::DevArgs;
 use crate::doctor::DoctorArgs;
 use crate::import::ImportArgs;
@@ -57,6 +58,8 @@ pub enum Command {
     Serve(ServeArgs),
     /// Write commented configurations and a secret for the nodes of a new cluster
     Init(InitArgs),
+    /// Print the completions of these commands for a shell
+    Completions(CompletionsArgs),
 }
 
 #[cfg(test)]

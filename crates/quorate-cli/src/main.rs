@@ -18,6 +18,7 @@ mod args;
 mod backup;
 mod client;
 mod cluster_file;
+mod completions;
 mod dev;
 mod doctor;
 mod error;
@@ -70,6 +71,7 @@ async fn main() -> ExitCode {
         Command::Wal(args) => wal_inspect::run(args),
         Command::Serve(args) => serve::run(args).await,
         Command::Init(args) => init::run(args),
+        Command::Completions(args) => completions::run(args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -3,6 +3,8 @@
 //! Each member is asked directly, so that one that is down or cut off is shown as unreachable.
 
 use std::collections::BTreeMap;
+use std::io::IsTerminal as _;
+use std::time::Duration;
 
 use clap::Args;
 use quorate_server::status::{Answer, Blocked, ClusterStatus, Group, Member};
@@ -10,14 +12,18 @@ use quorate_shell::format;
 
 use crate::access::Access;
 use crate::error::{Error, Result};
-use crate::options::AccessArgs;
+use crate::options::{AccessArgs, seconds};
 use crate::output;
 use crate::survey::{Survey, no_leader};
+
+/// Moves the cursor of a terminal to its top, and clears the terminal.
+const CLEAR: &str = "\x1b[H\x1b[2J";
 
 /// Options of `quorate status`.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   quorate status
+  quorate status --watch
   quorate status --json --config cluster/a.toml")]
 pub struct StatusArgs {
     /// How to reach the cluster.
@@ -26,16 +32,34 @@ pub struct StatusArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+    /// Show the status again and again, with a pause of 2 s or SECONDS, until Ctrl-C
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "2",
+        value_parser = seconds, conflicts_with = "json")]
+    pub watch: Option<Duration>,
 }
 
 /// Runs the command.
 pub async fn run(args: &StatusArgs) -> Result<()> {
-    let status = Survey::take(&Access::find(&args.access)?).await?.cluster();
+    let access = Access::find(&args.access)?;
+    if let Some(pause) = args.watch {
+        return watch(&access, pause).await;
+    }
+    let status = Survey::take(&access).await?.cluster();
     if args.json {
         let text = serde_json::to_string_pretty(&status).map_err(Error::of)?;
         return output::print(&(text + "\n"));
     }
     output::print(&table(&status))
+}
+
+/// Shows the status until the process is killed. A cluster that can't be reached is asked again.
+async fn watch(access: &Access, pause: Duration) -> Result<()> {
+    let clear = if std::io::stdout().is_terminal() { CLEAR } else { "" };
+    loop {
+        let shown = text(access).await.unwrap_or_else(|error| format!("{error}\n"));
+        output::print(&format!("{clear}{shown}"))?;
+        tokio::time::sleep(pause).await;
+    }
 }
 
 /// Returns the status of all members as text.
