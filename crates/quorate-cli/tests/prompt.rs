@@ -62,15 +62,15 @@ fn a_transaction_at_the_prompt_reads_what_it_writes() {
     let home = tempfile::tempdir().unwrap();
     let mut terminal = Terminal::open(&dev, home.path(), &["--mode", "csv"]);
     terminal.runs(".param set a 7", "");
-    terminal.runs("BEGIN;", "quorate*> ");
-    terminal.runs("INSERT INTO t VALUES (:a);", "quorate*> ");
+    terminal.runs("BEGIN;", "what COMMIT will write");
+    terminal.runs("INSERT INTO t VALUES (:a);", "1 row changed; COMMIT writes it");
     terminal.runs("INSERT INTO t VALUES (:a);", "error: UNIQUE constraint failed");
     terminal.runs("SELECT 'seen', a FROM t;", "seen,7");
     assert!(count().contains("rows,0"), "nothing is written before COMMIT");
-    terminal.runs("COMMIT;", "quorate> ");
+    terminal.runs("COMMIT;", "");
     assert!(count().contains("rows,1"));
 
-    terminal.runs("BEGIN;", "quorate*> ");
+    terminal.runs("BEGIN;", "what COMMIT will write");
     terminal.runs("SELECT 'rows', count(*) FROM t;", "rows,1");
     succeeded(&dev.sql(&[], "INSERT INTO t VALUES (8)"));
     terminal.runs("UPDATE t SET a = a + 1 WHERE a = 7;", "statement 1 of the transaction gives another result now");
