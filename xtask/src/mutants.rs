@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode, Output};
 use std::time::Instant;
 
-/// The number of short seeds in which a bug must be found.
+/// The number of seeds in which a bug must be found: of short ones, or of whole ones if no short one finds it.
 const SEEDS: &str = "200";
 
 /// The faults that a bug needs and that strike rarely: every second fault is of this class while the bug is sought.
@@ -71,7 +71,10 @@ fn try_run(seeds: &str, names: &[&str]) -> Result<bool, String> {
     let mut not_found = Vec::new();
     for name in all.lines().filter(|name| names.is_empty() || names.contains(name)) {
         let in_log = OF_THE_LOG.contains(&name).then(|| programs.check_log(name)).transpose()?;
-        let trials: Vec<Trial> = in_log.into_iter().chain([programs.simulate(name, &range)?]).collect();
+        let mut trials: Vec<Trial> = in_log.into_iter().chain([programs.simulate(name, &range, true)?]).collect();
+        if trials.iter().all(|trial| trial.found.is_none()) {
+            trials.push(programs.simulate(name, &range, false)?);
+        }
         if trials.iter().all(|trial| trial.found.is_none()) {
             not_found.push(name);
         }
@@ -80,7 +83,7 @@ fn try_run(seeds: &str, names: &[&str]) -> Result<bool, String> {
     let classes: BTreeSet<&str> = FAVOURED.iter().map(|(_, class)| *class).collect();
     let mut simulated = true;
     for class in std::iter::once(None).chain(classes.into_iter().map(Some)) {
-        simulated &= output(&mut programs.seeds(&range, class))?.status.success();
+        simulated &= output(programs.seeds(&range, class).arg("--short"))?.status.success();
     }
     let checked = output(Command::new(&programs.l0).args(["--cases", CASES]))?.status.success();
     let verdict = if simulated && checked { "none fails" } else { "NOT in order" };
@@ -107,22 +110,26 @@ impl Programs {
         Ok(Self { simulator: release.join("quorate-sim"), l0: release.join("examples/l0") })
     }
 
-    /// Returns the command that runs short seeds up to the first that fails.
+    /// Returns the command that runs seeds up to the first that fails.
     fn seeds(&self, range: &str, class: Option<&str>) -> Command {
         let mut simulator = Command::new(&self.simulator);
-        simulator.args(["--short", "--first", "--seeds", range]);
+        simulator.args(["--first", "--seeds", range]);
         class.iter().for_each(|class| _ = simulator.args(["--favour", class]));
         simulator
     }
 
-    fn simulate(&self, name: &str, range: &str) -> Result<Trial, String> {
+    fn simulate(&self, name: &str, range: &str, is_short: bool) -> Result<Trial, String> {
         let begun = Instant::now();
         let class = FAVOURED.iter().find(|(bug, _)| *bug == name).map(|(_, class)| *class);
         let mut simulator = self.seeds(range, class);
+        if is_short {
+            simulator.arg("--short");
+        }
         let ran = output(simulator.args(["--events", "0", "--mutant", name]))?;
         let printed = String::from_utf8_lossy(&ran.stderr).into_owned();
         let mut lines = printed.lines().skip_while(|line| !(line.starts_with("seed ") && line.contains(" failed, ")));
-        let seed = lines.next().and_then(|line| line.split(' ').nth(1)).map(|seed| format!("seed {seed}"));
+        let kind = if is_short { "short seed" } else { "seed" };
+        let seed = lines.next().and_then(|line| line.split(' ').nth(1)).map(|seed| format!("{kind} {seed}"));
         let found = seed.map(|seed| (seed, lines.next().unwrap_or_default().to_owned()));
         Ok(Trial { name: name.to_owned(), found, seconds: begun.elapsed().as_secs_f64() })
     }
