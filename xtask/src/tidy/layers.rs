@@ -17,7 +17,8 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("quorate-sql", &["quorate-env", "quorate-model", "quorate-apply"]),
     ("quorate-consensus", &["quorate-env", "quorate-model", "quorate-wal", "quorate-wire"]),
     ("quorate", LIBRARY_FLOORS),
-    ("quorate-server", ABOVE_LIBRARY),
+    ("quorate-http", ABOVE_LIBRARY),
+    ("quorate-server", SERVER),
     ("quorate-import", &["quorate-env", "quorate"]),
     ("quorate-shell", &["quorate-env", "quorate", "quorate-import"]),
     ("quorate-cli", BINARY),
@@ -39,8 +40,17 @@ const LIBRARY_FLOORS: &[&str] = &[
     "quorate-derive",
 ];
 const ABOVE_LIBRARY: &[&str] = &["quorate-env", "quorate-model", "quorate-wire", "quorate"];
-const BINARY: &[&str] =
-    &["quorate-env", "quorate-model", "quorate-wire", "quorate", "quorate-server", "quorate-import", "quorate-shell"];
+const SERVER: &[&str] = &["quorate-env", "quorate-model", "quorate-wire", "quorate", "quorate-http"];
+const BINARY: &[&str] = &[
+    "quorate-env",
+    "quorate-model",
+    "quorate-wire",
+    "quorate",
+    "quorate-http",
+    "quorate-server",
+    "quorate-import",
+    "quorate-shell",
+];
 const SIMULATOR: &[&str] = &[
     "quorate-env",
     "quorate-model",
@@ -63,6 +73,7 @@ const FUZZER: &[&str] = &[
     "quorate-sql",
     "quorate-consensus",
     "quorate",
+    "quorate-http",
     "quorate-server",
     "quorate-import",
     "quorate-shell",

@@ -1,0 +1,54 @@
+//! Describes a statement without running it.
+//!
+//! The library has no call for this, so it is found by queries: `EXPLAIN` tells whether the statement can be run, and a
+//! query around it, with `LIMIT 0`, tells its columns. The columns of `RETURNING`, and declared types, stay unknown.
+
+use quorate::Params;
+use quorate::Value;
+use quorate::sql::Param;
+
+use super::encode::write_columns;
+use super::stream::Stream;
+use crate::error::Problem;
+use crate::json::Json;
+use crate::text::{Kind, names};
+use crate::work::Work;
+
+/// Describes a statement.
+pub(super) async fn describe(stream: &mut Stream, work: &mut Work, sql: &str) -> Result<Json, Problem> {
+    let sql = sql.trim().trim_end_matches(';');
+    let (kind, parameters) = (Kind::of(sql), names(sql)?);
+    let nulls = Params::positional(vec![Param::Value(Value::Null); parameters.len()]);
+    let mut columns = Vec::new();
+    let is_readonly = if kind.is_of_transactions() || matches!(kind, Kind::ForeignKeys(_)) {
+        true
+    } else {
+        match work.query((format!("EXPLAIN {sql}"), nulls.clone())).await {
+            Ok(_) if matches!(kind, Kind::Write { .. }) => false,
+            Ok(_) => {
+                let around = format!("SELECT * FROM ({sql}\n) LIMIT 0");
+                if let Ok(ran) = work.query((around, nulls)).await {
+                    columns = ran.rows.columns().to_vec();
+                }
+                true
+            }
+            Err(Problem::Sql(error)) if Problem::is_refusal(&error) && kind != Kind::Read => kind == Kind::Explain,
+            // The tables may be those of a transaction that is not committed yet.
+            Err(Problem::Sql(error)) if error.failure().is_some() && !stream.is_autocommit() => kind == Kind::Read,
+            Err(problem) => return Err(problem),
+        }
+    };
+    let mut json = Json::default();
+    json.raw("{\"params\":").list(&parameters, |json, name| {
+        json.raw("{\"name\":");
+        match name {
+            Some(name) => json.string(name).raw("}"),
+            None => json.raw("null}"),
+        };
+    });
+    json.raw(",\"cols\":");
+    write_columns(&mut json, &columns);
+    json.raw(if kind == Kind::Explain { ",\"is_explain\":true" } else { ",\"is_explain\":false" });
+    json.raw(if is_readonly { ",\"is_readonly\":true}" } else { ",\"is_readonly\":false}" });
+    Ok(json)
+}

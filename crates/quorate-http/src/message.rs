@@ -1,0 +1,212 @@
+//! Requests to the doors, and their answers.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::{HeaderMap, Method, Response, StatusCode};
+use quorate::types::{Epoch, GroupId};
+use quorate::{Level, Position};
+use serde_json::json;
+
+use crate::error::Problem;
+
+/// The header that names the level of the reads of a request.
+pub(crate) const LEVEL: &str = "quorate-level";
+
+/// The header that returns the position of the last write of a request.
+pub(crate) const POSITION: &str = "quorate-position";
+
+/// The header by which a client asks that a write be done once, however often it is sent.
+pub(crate) const IDEMPOTENCY_KEY: &str = "idempotency-key";
+
+/// An answer.
+pub type Answer = Response<Full<Bytes>>;
+
+/// A request whose body has been read.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// The method.
+    pub method: Method,
+    /// The path, without the query.
+    pub path: String,
+    /// The query, without the `?`; empty if there is none.
+    pub query: String,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The body.
+    pub body: Bytes,
+}
+
+/// The type of a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Content {
+    Json,
+    Lines,
+    Text,
+}
+
+/// Returns an answer.
+pub(crate) fn answer(status: StatusCode, content: Content, body: impl Into<Bytes>) -> Answer {
+    let content = match content {
+        Content::Json => "application/json",
+        Content::Lines => "application/x-ndjson",
+        Content::Text => "text/plain; charset=utf-8",
+    };
+    let mut answer = Response::new(Full::new(body.into()));
+    *answer.status_mut() = status;
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content));
+    answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    answer
+}
+
+/// Returns the answer that says only why a request failed, in the words of Hrana and those of rqlite.
+pub(crate) fn refusal(problem: &Problem) -> Answer {
+    let text = problem.to_string();
+    let body = json!({ "message": text, "code": problem.code(), "error": text }).to_string();
+    let mut answer = answer(problem.status(), Content::Json, body);
+    if problem.status() == StatusCode::SERVICE_UNAVAILABLE {
+        answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    answer
+}
+
+/// Adds the position of the last write to an answer.
+pub(crate) fn with_position(mut answer: Answer, position: Option<Position>) -> Answer {
+    if let Some(value) = position.and_then(|position| HeaderValue::from_str(&position.to_string()).ok()) {
+        answer.headers_mut().insert(POSITION, value);
+    }
+    answer
+}
+
+impl Request {
+    /// Returns the level that the request names, if it does.
+    pub(crate) fn level(&self) -> Result<Option<Level>, Problem> {
+        let Some(value) = self.headers.get(LEVEL) else { return Ok(None) };
+        let level = value.to_str().ok().and_then(level);
+        let help = "Quorate-Level is one of: local, linearizable, bounded=5s, at-least=POSITION";
+        level.map(Some).ok_or_else(|| Problem::malformed(help))
+    }
+
+    /// Returns the values of the query by name, decoded. A name without `=` has an empty value.
+    pub(crate) fn parameters(&self) -> impl Iterator<Item = (String, String)> + '_ {
+        self.query.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (unescaped(name), unescaped(value))
+        })
+    }
+}
+
+fn level(text: &str) -> Option<Level> {
+    let text = text.trim();
+    match text.split_once('=') {
+        None if text.eq_ignore_ascii_case("local") => Some(Level::Local),
+        None if text.eq_ignore_ascii_case("linearizable") => Some(Level::Linearizable),
+        Some((name, age)) if name.trim().eq_ignore_ascii_case("bounded") => duration(age).map(Level::Bounded),
+        Some((name, at)) if name.trim().eq_ignore_ascii_case("at-least") => position(at).map(Level::AtLeast),
+        _ => None,
+    }
+}
+
+/// Reads a position as [`Position`] displays it: the epoch, the group and the index, with dots.
+fn position(text: &str) -> Option<Position> {
+    let mut parts = text.trim().split('.');
+    let (epoch, group, index) = (parts.next()?, parts.next()?, parts.next()?);
+    if parts.next().is_some() {
+        return None;
+    }
+    Some(Position {
+        epoch: Epoch(epoch.parse().ok()?),
+        group: GroupId(group.parse().ok()?),
+        index: index.parse().ok()?,
+    })
+}
+
+/// Reads a time such as `5s`, `1.5s`, `300ms` or `1m30s`, as programs in Go write them; a number alone means seconds.
+pub(crate) fn duration(text: &str) -> Option<Duration> {
+    const UNITS: [(&str, f64); 7] =
+        [("ns", 1e-9), ("us", 1e-6), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
+    let mut rest = text.trim();
+    if let Ok(seconds) = rest.parse::<u32>() {
+        return Some(Duration::from_secs(seconds.into()));
+    }
+    let mut total = Duration::ZERO;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let (number, tail) = rest.split_at(digits);
+        let unit_end = tail.find(|c: char| c.is_ascii_digit()).unwrap_or(tail.len());
+        let (unit, tail) = tail.split_at(unit_end);
+        let (_, seconds) = UNITS.iter().find(|(name, _)| *name == unit)?;
+        total = total.checked_add(Duration::try_from_secs_f64(number.parse::<f64>().ok()? * seconds).ok()?)?;
+        rest = tail;
+    }
+    Some(total).filter(|_| !text.trim().is_empty())
+}
+
+/// Decodes `+` and `%20` of a query. Bytes that are not UTF-8 are replaced.
+fn unescaped(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        let hex = tail.get(..2).and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
+        let (byte, taken) = match (first, hex) {
+            (b'%', Some(byte)) => (byte, 3),
+            (b'+', _) => (b' ', 1),
+            (byte, _) => (*byte, 1),
+        };
+        bytes.push(byte);
+        rest = rest.get(taken..).unwrap_or_default();
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn levels_are_read_as_they_are_documented() {
+        let at = Position { epoch: Epoch(2), group: GroupId::MAIN, index: 77 };
+        for (text, found) in [
+            ("local", Some(Level::Local)),
+            (" Linearizable ", Some(Level::Linearizable)),
+            ("bounded=5s", Some(Level::Bounded(Duration::from_secs(5)))),
+            ("bounded = 1m1.5s", Some(Level::Bounded(Duration::from_millis(61_500)))),
+            (&format!("at-least={at}"), Some(Level::AtLeast(at))),
+            ("strong", None),
+            ("bounded=", None),
+            ("bounded=5 parsecs", None),
+            ("at-least=1.2", None),
+            ("at-least=1.1.2.3", None),
+        ] {
+            assert_eq!(level(text), found, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_query_is_decoded() {
+        let query = "q=SELECT+%22a%26b%22%2C1&pretty&level=none&x=%zz%4".to_owned();
+        let request = Request { query, ..Request::default() };
+        let found: Vec<_> = request.parameters().collect();
+        let expected = [("q", "SELECT \"a&b\",1"), ("pretty", ""), ("level", "none"), ("x", "%zz%4")];
+        assert_eq!(found, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_level_or_none(text in "\\PC{0,30}|(bounded|at-least)=[0-9.a-zµ]{0,20}") {
+            let _ = (level(&text), unescaped(&text));
+        }
+
+        #[test]
+        fn positions_are_read_as_they_are_shown(epoch: u64, group: u32, index: u64) {
+            let at = Position { epoch: Epoch(epoch), group: GroupId(group), index };
+            prop_assert_eq!(position(&at.to_string()), Some(at));
+        }
+    }
+}

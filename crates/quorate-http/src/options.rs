@@ -1,0 +1,112 @@
+//! What a program may set for its doors, and the limits that it can't.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quorate::{HOLD_MAX, Level};
+
+use crate::cluster::Cluster;
+
+/// The most bytes of the body of a request.
+pub const BODY_BYTES_MAX: usize = 16 << 20;
+
+/// The most bytes of the values in one answer, over all of its statements.
+pub const ANSWER_BYTES_MAX: usize = 64 << 20;
+
+/// The most rows of one result.
+pub const ROWS_MAX: usize = 1_000_000;
+
+/// The most streams of Hrana that are open at once. One more closes the idle stream that was used longest ago.
+pub const STREAMS_MAX: usize = 4_096;
+
+/// The most SQL texts that a stream keeps for its client.
+pub const STORED_TEXTS_MAX: usize = 256;
+
+/// The most bytes of the SQL texts that a stream keeps for its client.
+pub const STORED_BYTES_MAX: usize = 4 << 20;
+
+/// The most statements of one request to rqlite's endpoints, and requests or steps of one to Hrana's.
+pub const STATEMENTS_MAX: usize = quorate::limits::COMMANDS_MAX;
+
+/// What a program may set for its doors. [`Options::default`] suits most.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Options {
+    /// The level of reads for which a request names none. The default, [`Level::Linearizable`], is what clients of a
+    /// single server expect, whichever node they are connected to.
+    pub level: Level,
+    /// How long a stream of Hrana is kept between two requests.
+    pub stream_idle: Duration,
+    /// How long an interactive transaction may last, and how long its beginning may wait for others. The library limits
+    /// it to [`HOLD_MAX`], because other writes wait while it is open.
+    pub transaction_time: Duration,
+    /// The URL of this server as its clients see it. A stream stays on the server that opened it, so set this if a load
+    /// balancer stands before several.
+    pub base_url: Option<String>,
+    /// The origins of web pages that may use the doors, such as `https://app.example`. Requests from other pages are
+    /// refused, because a page could otherwise use a server that only its visitor can reach.
+    pub origins: Vec<String>,
+    /// Whether [`serve`](crate::serve()) may listen on an address that other machines can reach. The doors have neither
+    /// encryption nor users, so anyone who can connect may read and write everything.
+    pub insecure: bool,
+    /// What is known of the cluster, for the endpoints of rqlite that show it.
+    pub cluster: Option<Arc<dyn Cluster>>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            level: Level::Linearizable,
+            stream_idle: Duration::from_secs(60),
+            transaction_time: HOLD_MAX,
+            base_url: None,
+            origins: Vec::new(),
+            insecure: false,
+            cluster: None,
+        }
+    }
+}
+
+impl Options {
+    /// Sets [`Options::level`].
+    #[must_use]
+    pub fn with_level(self, level: Level) -> Self {
+        Self { level, ..self }
+    }
+
+    /// Sets [`Options::stream_idle`].
+    #[must_use]
+    pub fn with_stream_idle(self, stream_idle: Duration) -> Self {
+        Self { stream_idle, ..self }
+    }
+
+    /// Sets [`Options::transaction_time`].
+    #[must_use]
+    pub fn with_transaction_time(self, transaction_time: Duration) -> Self {
+        Self { transaction_time, ..self }
+    }
+
+    /// Sets [`Options::base_url`].
+    #[must_use]
+    pub fn with_base_url(self, base_url: impl Into<String>) -> Self {
+        Self { base_url: Some(base_url.into()), ..self }
+    }
+
+    /// Sets [`Options::origins`].
+    #[must_use]
+    pub fn with_origins(self, origins: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self { origins: origins.into_iter().map(Into::into).collect(), ..self }
+    }
+
+    /// Sets [`Options::insecure`].
+    #[must_use]
+    pub fn with_insecure(self, insecure: bool) -> Self {
+        Self { insecure, ..self }
+    }
+
+    /// Sets [`Options::cluster`].
+    #[must_use]
+    pub fn with_cluster(self, cluster: Arc<dyn Cluster>) -> Self {
+        Self { cluster: Some(cluster), ..self }
+    }
+}

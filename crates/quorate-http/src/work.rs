@@ -1,0 +1,184 @@
+//! Runs statements for one request, and keeps count of what its answer holds.
+//!
+//! Invariant: the values of one answer have at most about [`ANSWER_BYTES_MAX`] bytes.
+
+use std::time::Duration;
+
+use quorate::sql::{BatchResult, StatementResult};
+use quorate::{Error, Params, Position, Rows, Snapshot, Sql, Transaction, Value};
+
+use crate::error::Problem;
+use crate::options::{ANSWER_BYTES_MAX, ROWS_MAX};
+use crate::text::Kind;
+
+/// A statement with its parameters.
+pub(crate) type Bound = (String, Params);
+
+/// The result of a statement.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ran {
+    pub(crate) rows: Rows,
+    pub(crate) changes: u64,
+    /// The rowid of the last row that it inserted; 0 if it inserted none.
+    pub(crate) last_insert_rowid: i64,
+    /// The position of the write, if it wrote by itself.
+    pub(crate) position: Option<Position>,
+}
+
+impl From<Rows> for Ran {
+    fn from(rows: Rows) -> Self {
+        Self { rows, ..Self::default() }
+    }
+}
+
+impl From<StatementResult> for Ran {
+    fn from(result: StatementResult) -> Self {
+        let (changes, last_insert_rowid) = (result.changes, result.last_insert_rowid);
+        Self { rows: result.into(), changes, last_insert_rowid, position: None }
+    }
+}
+
+/// What one request does.
+#[derive(Debug)]
+pub(crate) struct Work {
+    sql: Sql,
+    /// How long an interactive transaction may last.
+    transaction_time: Duration,
+    /// The bytes that its answer may still take.
+    left: usize,
+    /// The position of its last write.
+    position: Option<Position>,
+}
+
+impl Work {
+    pub(crate) fn new(sql: Sql, transaction_time: Duration) -> Self {
+        Self { sql, transaction_time, left: ANSWER_BYTES_MAX, position: None }
+    }
+
+    /// Returns the same work with other settings of its handle.
+    pub(crate) fn with(self, set: impl FnOnce(Sql) -> Sql) -> Self {
+        Self { sql: set(self.sql), ..self }
+    }
+
+    /// Returns the handle, at the level of the request.
+    pub(crate) fn sql(&self) -> &Sql {
+        &self.sql
+    }
+
+    /// Begins an interactive transaction.
+    pub(crate) async fn begin(&self) -> Result<Transaction, Error> {
+        self.sql.with_deadline(self.transaction_time).begin().await
+    }
+
+    /// Returns the position of the last write, if there was one.
+    pub(crate) fn position(&self) -> Option<Position> {
+        self.position
+    }
+
+    /// Runs a statement by itself: as a query, or as a write.
+    pub(crate) async fn run(&mut self, (text, params): Bound) -> Result<Ran, Problem> {
+        let kind = Kind::of(&text);
+        if let Kind::Write { .. } = kind {
+            return self.write((text, params)).await;
+        }
+        match self.query((text.clone(), params.clone())).await {
+            // Only the node knows whether, say, a PRAGMA writes.
+            Err(Problem::Sql(error)) if kind == Kind::Other && Problem::is_refusal(&error) => {
+                self.write((text, params)).await
+            }
+            result => result,
+        }
+    }
+
+    /// Runs a query.
+    pub(crate) async fn query(&mut self, (text, params): Bound) -> Result<Ran, Problem> {
+        let rows = self.sql.with_limits(ROWS_MAX, self.left).query(text, params).await.map_err(of_statement)?;
+        Ok(self.counted(rows.into()))
+    }
+
+    /// Runs a statement that writes.
+    pub(crate) async fn write(&mut self, statement: Bound) -> Result<Ran, Problem> {
+        let written = self.batch(vec![statement]).await.map_err(of_statement)?;
+        Ok(written.into_iter().next().unwrap_or_default())
+    }
+
+    /// Runs statements that write: all of them take effect, or none.
+    pub(crate) async fn batch(&mut self, statements: Vec<Bound>) -> Result<Vec<Ran>, Error> {
+        let BatchResult { results, position } = self.sql.batch(statements).await?;
+        self.wrote(position);
+        let ran = |result: StatementResult| Ran { position: Some(position), ..result.into() };
+        Ok(results.into_iter().map(|result| self.counted(ran(result))).collect())
+    }
+
+    /// Runs statements that write, each by itself, as one entry.
+    pub(crate) async fn pipeline(&mut self, statements: Vec<Bound>) -> Result<Vec<Result<Ran, Problem>>, Error> {
+        let written = self.sql.pipeline(statements).await?;
+        let position = written.position;
+        self.wrote(position);
+        let results = written.results.into_iter().map(|result| match result {
+            Ok(result) => Ok(self.counted(Ran { position: Some(position), ..result.into() })),
+            Err(failure) => Err(failure.into()),
+        });
+        Ok(results.collect())
+    }
+
+    /// Runs a query on one state.
+    pub(crate) async fn look(&mut self, snapshot: &mut Snapshot, (text, params): Bound) -> Result<Ran, Problem> {
+        let mut stream = snapshot.stream(text, params).await.map_err(of_statement)?;
+        let (mut values, mut bytes, mut count) = (Vec::new(), 0_usize, 0_usize);
+        while let Some(rows) = stream.next().await.map_err(of_statement)? {
+            (bytes, count) = (bytes.saturating_add(bytes_of(&rows)), count.saturating_add(rows.len()));
+            if bytes > self.left || count > ROWS_MAX {
+                let text =
+                    format!("an answer has at most {ROWS_MAX} rows and {ANSWER_BYTES_MAX} bytes; read it in parts");
+                return Err(Error::TooLarge(text.into()).into());
+            }
+            values.extend(rows.into_values());
+        }
+        let columns = stream.columns().clone();
+        Ok(self.counted(Rows::new(columns, values).into()))
+    }
+
+    /// Runs a statement of an interactive transaction.
+    pub(crate) async fn step(&mut self, open: &mut Transaction, (text, params): Bound) -> Result<Ran, Problem> {
+        let result = open.execute(text, params).await.map_err(of_statement)?;
+        let ran = Ran::from(result);
+        let bytes = bytes_of(&ran.rows);
+        if bytes > self.left {
+            // The statement took effect in the transaction, so this is no error of the statement.
+            self.left = 0;
+            return Ok(ran);
+        }
+        Ok(self.counted(ran))
+    }
+
+    /// Commits an interactive transaction.
+    pub(crate) async fn commit(&mut self, open: Transaction) -> Result<(), Error> {
+        let BatchResult { results, position } = open.commit().await?;
+        if !results.is_empty() {
+            self.wrote(position);
+        }
+        Ok(())
+    }
+
+    fn wrote(&mut self, position: Position) {
+        self.position = self.position.max(Some(position));
+    }
+
+    fn counted(&mut self, ran: Ran) -> Ran {
+        self.left = self.left.saturating_sub(bytes_of(&ran.rows));
+        ran
+    }
+}
+
+/// Returns the problem of a statement, without its number, which clients learn from its place.
+fn of_statement(error: Error) -> Problem {
+    match error {
+        Error::Failed(failure) => failure.into(),
+        error => error.into(),
+    }
+}
+
+fn bytes_of(rows: &Rows) -> usize {
+    rows.values().iter().fold(0, |sum, value| sum.saturating_add(value.size()).saturating_add(size_of::<Value>()))
+}

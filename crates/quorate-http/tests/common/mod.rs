@@ -1,0 +1,152 @@
+//! A node of one member with its doors, and a plain HTTP client.
+
+#![allow(dead_code, reason = "each test file uses a part of it")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "tests stop at the first surprise"
+)]
+
+use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use quorate::{Config, Node};
+use quorate_http::{HttpServer, Options, serve};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// How long a test waits for a state.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A node and its port.
+pub struct Server {
+    pub node: Node,
+    pub http: HttpServer,
+    _dir: TempDir,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub struct Reply {
+    pub status: u16,
+    pub headers: BTreeMap<String, String>,
+    pub text: String,
+}
+
+impl Reply {
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
+    }
+}
+
+impl Server {
+    pub async fn start() -> Self {
+        Self::with(Options::default()).await
+    }
+
+    pub async fn with(options: Options) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let node = Node::start(Config::single(dir.path())).await.unwrap();
+        let http = serve("127.0.0.1:0", node.sql(), options).await.unwrap();
+        Self { node, http, _dir: dir }
+    }
+
+    /// Runs a statement by the library.
+    pub async fn run(&self, sql: &'static str) {
+        self.node.sql().execute(sql, ()).await.unwrap();
+    }
+
+    pub async fn count(&self, table: &str) -> i64 {
+        self.node.sql().query_one(format!("SELECT count(*) FROM {table}"), ()).await.unwrap()
+    }
+
+    /// Sends a request. It blocks, which only the thread of the test notices.
+    pub fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Reply {
+        let mut head = format!("{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n");
+        for (name, value) in headers {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        head.push_str(&format!("content-length: {}\r\n\r\n", body.len()));
+        let mut stream = TcpStream::connect(self.http.local_addr()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        // The port may answer and close before it has read everything.
+        let _ = stream.write_all(head.as_bytes());
+        let _ = stream.write_all(body);
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        let answer = String::from_utf8(answer).unwrap();
+        let (head, text) = answer.split_once("\r\n\r\n").expect("an answer");
+        let mut lines = head.split("\r\n");
+        let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+        let headers = lines.filter_map(|line| line.split_once(": "));
+        let headers = headers.map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned())).collect();
+        Reply { status, headers, text: text.to_owned() }
+    }
+
+    pub fn get(&self, path: &str) -> Reply {
+        self.send("GET", path, &[], b"")
+    }
+
+    pub fn post(&self, path: &str, body: &Value) -> Reply {
+        self.send("POST", path, &[("content-type", "application/json")], body.to_string().as_bytes())
+    }
+
+    /// Sends requests on a stream; returns the baton of the next request and the results.
+    pub fn pipeline(&self, baton: Option<&str>, requests: Value) -> (Option<String>, Vec<Value>) {
+        let reply = self.post("/v3/pipeline", &json!({ "baton": baton, "requests": requests }));
+        assert_eq!(reply.status, 200, "{}", reply.text);
+        let mut body = reply.json();
+        let baton = body["baton"].as_str().map(str::to_owned);
+        let Value::Array(results) = body["results"].take() else { panic!("no results: {body}") };
+        (baton, results)
+    }
+
+    /// Runs one request on a stream of its own; returns its response.
+    pub fn one(&self, request: Value) -> Value {
+        let (_, results) = self.pipeline(None, json!([request, { "type": "close" }]));
+        assert_eq!(results[0]["type"], "ok", "{}", results[0]);
+        results[0]["response"].clone()
+    }
+
+    /// Runs a batch on a stream of its own; returns its result.
+    pub fn batch(&self, steps: Value) -> Value {
+        self.one(json!({ "type": "batch", "batch": { "steps": steps } }))["result"].clone()
+    }
+}
+
+/// A request to execute a statement with arguments by position.
+pub fn execute(sql: &str, args: Value) -> Value {
+    json!({ "type": "execute", "stmt": { "sql": sql, "args": args } })
+}
+
+/// A step of a batch.
+pub fn step(sql: &str) -> Value {
+    json!({ "stmt": { "sql": sql } })
+}
+
+/// A step of a batch that runs under a condition.
+pub fn step_if(condition: Value, sql: &str) -> Value {
+    json!({ "stmt": { "sql": sql }, "condition": condition })
+}
+
+pub fn integer(value: i64) -> Value {
+    json!({ "type": "integer", "value": value.to_string() })
+}
+
+pub fn text(value: &str) -> Value {
+    json!({ "type": "text", "value": value })
+}
+
+/// Waits until a state is reached.
+pub fn wait_until(what: &str, mut is_reached: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_reached() {
+        assert!(Instant::now() < deadline, "{what} did not happen");
+        std::thread::yield_now();
+    }
+}
