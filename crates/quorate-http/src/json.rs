@@ -111,7 +111,10 @@ mod tests {
     proptest! {
         #[test]
         fn values_are_read_back_as_they_were(
-            text in "\\PC*|[\\x00-\\x1f\"\\\\]*", integer in any::<i64>(), float in any::<f64>(), bytes in any::<Vec<u8>>()
+            text in "\\PC*|[\\x00-\\x1f\"\\\\]*",
+            integer in any::<i64>(),
+            float in any::<f64>(),
+            bytes in any::<Vec<u8>>(),
         ) {
             prop_assert_eq!(written(|json| { json.string(&text); }), serde_json::json!(text));
             prop_assert_eq!(written(|json| { json.integer(integer); }), serde_json::json!(integer));

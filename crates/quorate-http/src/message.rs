@@ -161,6 +161,12 @@ fn unescaped(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
+/// Reads the level and the query of a request, for fuzzing; returns the number of values in the query.
+pub(crate) fn fuzz_request(text: &str, query: &str) -> usize {
+    let _ = (level(text), duration(text));
+    Request { query: query.to_owned(), ..Request::default() }.parameters().count()
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]

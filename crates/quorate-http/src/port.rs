@@ -68,8 +68,8 @@ pub enum ServeError {
     },
     /// Other machines could reach the port, and it has neither encryption nor users.
     #[error(
-        "{0} can be reached from other machines, and the port has neither encryption nor users: listen on 127.0.0.1, or \
-         set `insecure`"
+        "{0} can be reached from other machines, and the port has neither encryption nor users: listen on 127.0.0.1, \
+         or set `insecure`"
     )]
     Open(String),
     /// The operating system could not start a thread.

@@ -121,8 +121,8 @@ async fn data(work: Work, mode: Mode, asked: &Asked, statements: Vec<decode::Sta
 /// Runs a script as one transaction, such as a dump of `sqlite3`.
 async fn load(mut work: Work, body: &[u8]) -> Result<Answer, Problem> {
     if body.starts_with(SQLITE_FILE) {
-        let text = "files of SQLite can't be loaded into a running cluster; load a script, use `quorate import`, or found \
-                    a cluster with `quorate restore`";
+        let text = "files of SQLite can't be loaded into a running cluster; load a script, use `quorate import`, or \
+                    found a cluster with `quorate restore`";
         return Err(Problem::NotOffered(text));
     }
     let script = std::str::from_utf8(body).map_err(|error| Problem::malformed(error.to_string()))?;

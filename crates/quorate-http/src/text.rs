@@ -24,7 +24,7 @@ pub(crate) fn split(script: &str) -> Vec<&str> {
         place = place.after(token);
         if place == Place::Start && token == Token::Semicolon {
             if !is_empty {
-                statements.extend(script.get(begin..end.saturating_sub(1)).map(str::trim));
+                statements.extend(script.get(begin..end.saturating_sub(1)).map(str::trim_ascii));
             }
             (begin, is_empty) = (end, true);
         } else {
@@ -32,7 +32,7 @@ pub(crate) fn split(script: &str) -> Vec<&str> {
         }
     }
     if !is_empty {
-        statements.extend(script.get(begin..).map(str::trim));
+        statements.extend(script.get(begin..).map(str::trim_ascii));
     }
     statements
 }

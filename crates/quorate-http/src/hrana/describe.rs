@@ -19,20 +19,21 @@ pub(super) async fn describe(stream: &mut Stream, work: &mut Work, sql: &str) ->
     let sql = sql.trim().trim_end_matches(';');
     let (kind, parameters) = (Kind::of(sql), names(sql)?);
     let nulls = Params::positional(vec![Param::Value(Value::Null); parameters.len()]);
+    let explain = if kind == Kind::Explain { sql.to_owned() } else { format!("EXPLAIN {sql}") };
     let mut columns = Vec::new();
     let is_readonly = if kind.is_of_transactions() || matches!(kind, Kind::ForeignKeys(_)) {
         true
     } else {
-        match work.query((format!("EXPLAIN {sql}"), nulls.clone())).await {
+        match work.query((explain, nulls.clone())).await {
             Ok(_) if matches!(kind, Kind::Write { .. }) => false,
-            Ok(_) => {
+            Ok(plan) => {
                 let around = format!("SELECT * FROM ({sql}\n) LIMIT 0");
-                if let Ok(ran) = work.query((around, nulls)).await {
-                    columns = ran.rows.columns().to_vec();
-                }
+                let ran = if kind == Kind::Explain { Ok(plan) } else { work.query((around, nulls)).await };
+                columns = ran.map(|ran| ran.rows.columns().to_vec()).unwrap_or_default();
                 true
             }
-            Err(Problem::Sql(error)) if Problem::is_refusal(&error) && kind != Kind::Read => kind == Kind::Explain,
+            // A PRAGMA that sets something, say.
+            Err(Problem::Sql(error)) if Problem::is_refusal(&error) && kind == Kind::Other => false,
             // The tables may be those of a transaction that is not committed yet.
             Err(Problem::Sql(error)) if error.failure().is_some() && !stream.is_autocommit() => kind == Kind::Read,
             Err(problem) => return Err(problem),

@@ -17,8 +17,8 @@ use crate::text::{Begin, Kind, bind, split};
 use crate::work::{Bound, Ran, Work};
 
 const NOT_BEGUN: &str = "no transaction is active; BEGIN starts one";
-const SAVEPOINTS: &str = "savepoints are not supported: a transaction is committed whole, or not at all; a statement that \
-                          fails has no effect, and the transaction goes on";
+const SAVEPOINTS: &str = "savepoints are not supported: a transaction is committed whole, or not at all; a statement \
+                          that fails has no effect, and the transaction goes on";
 
 /// The transaction of a stream.
 #[derive(Debug, Default)]

@@ -28,8 +28,8 @@ pub(super) async fn page(doors: &Doors, endpoint: Endpoint, asked: &Asked) -> An
         Endpoint::Nodes => nodes(&view, asked),
         _ => {
             let status = status(&view);
-            let keys = asked.key.as_deref().into_iter().flat_map(|key| key.split('.'));
-            keys.fold(Some(&status), |found, key| found.and_then(|found| found.get(key))).cloned().unwrap_or_default()
+            let mut keys = asked.key.as_deref().into_iter().flat_map(|key| key.split('.'));
+            keys.try_fold(&status, |found, key| found.get(key)).cloned().unwrap_or_default()
         }
     };
     let body = if asked.pretty { format!("{body:#}") } else { body.to_string() };

@@ -110,7 +110,8 @@ mod tests {
 
     #[test]
     fn parameters_keep_their_types() {
-        let body = br#"["a", ["b", 9223372036854775807, 1.0, 18446744073709551615, "x'AB'", [0, 255], null, true], ["c", {"n": 1}]]"#;
+        let body = br#"["a", ["b", 9223372036854775807, 1.0, 18446744073709551615, "x'AB'", [0, 255], null, true],
+            ["c", {"n": 1}]]"#;
         let read = of_json(body).unwrap();
         let values = [
             Value::Integer(i64::MAX),

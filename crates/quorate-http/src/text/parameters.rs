@@ -147,7 +147,9 @@ mod tests {
     proptest! {
         #[test]
         fn any_text_and_values_give_parameters_or_an_error(
-            sql in "[ ?:@$a-c0-9()'\"/*-]{0,40}", count in 0_usize..4, names in proptest::collection::vec("[:@$?]?[a-c1-3]{0,2}", 0..3)
+            sql in "[ ?:@$a-c0-9()'\"/*-]{0,40}",
+            count in 0_usize..4,
+            names in proptest::collection::vec("[:@$?]?[a-c1-3]{0,2}", 0..3)
         ) {
             let by_name = names.into_iter().map(|name| (name, Value::Null)).collect();
             let _ = bind(&sql, vec![Value::Null; count], by_name);
