@@ -1,0 +1,29 @@
+"""libsql-client over HTTP: python libsql.py URL"""
+
+import asyncio
+import sys
+
+import libsql_client
+
+
+async def main(url):
+    async with libsql_client.create_client(url) as client:
+        await client.execute("CREATE TABLE users (id INTEGER PRIMARY KEY, name TEXT UNIQUE, data BLOB)")
+        done = await client.execute("INSERT INTO users (name, data) VALUES (?, ?)", ["ann", b"\x00\xff"])
+        assert (done.rows_affected, done.last_insert_rowid) == (1, 1), done
+        found = await client.execute("SELECT id, name, data, :x AS x FROM users", {"x": 2**60})
+        assert tuple(found.rows[0]) == (1, "ann", b"\x00\xff", 2**60), found.rows[0]
+        assert found.columns == ("id", "name", "data", "x"), found.columns
+        results = await client.batch(["INSERT INTO users (name) VALUES ('bob')", "SELECT count(*) FROM users"])
+        assert results[1].rows[0][0] == 2
+        try:
+            await client.batch(["DELETE FROM users", "INSERT INTO missing VALUES (1)"])
+            raise AssertionError("the batch must fail")
+        except libsql_client.LibsqlError as error:
+            assert error.code == "SQLITE_ERROR", error
+        found = await client.execute("SELECT count(*) FROM users")
+        assert found.rows[0][0] == 2
+    print("passed")
+
+
+asyncio.run(main(sys.argv[1]))
