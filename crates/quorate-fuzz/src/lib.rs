@@ -14,6 +14,7 @@
 mod cli;
 mod config;
 mod disk;
+mod http;
 mod input;
 mod model;
 mod peer;
@@ -56,6 +57,9 @@ pub const TARGETS: &[Target] = &[
     target("csv", 128, SMALL, cli::csv),
     target("ndjson", 128, SMALL, cli::ndjson),
     target("script", 128, SMALL, cli::script),
+    target("http-hrana", 512, SMALL, http::hrana),
+    target("http-rqlite", 256, SMALL, http::rqlite),
+    target("http-sql", 128, SMALL, http::sql),
 ];
 
 const fn target(name: &'static str, input_max: usize, memory_max: usize, run: fn(&[u8])) -> Target {
