@@ -11,14 +11,15 @@ use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::Body;
 use hyper::header::{ALLOW, HeaderValue, ORIGIN};
 use hyper::{Method, StatusCode};
-use quorate::Sql;
+use quorate::{Error, Sql};
 use quorate_env::{Env, timeout};
+use tokio::sync::Semaphore;
 
 use crate::error::Problem;
 use crate::hrana::{self, Streams};
 use crate::message::{Answer, Content, IDEMPOTENCY_KEY, Request, answer, refusal};
 use crate::openapi::OPENAPI;
-use crate::options::{BODY_BYTES_MAX, Options};
+use crate::options::{BODY_BYTES_MAX, LARGE_BODIES_MAX, Options, SMALL_BODY_BYTES_MAX};
 use crate::rqlite;
 use crate::work::Work;
 
@@ -33,6 +34,8 @@ struct Inner {
     sql: Sql,
     options: Options,
     streams: Streams,
+    /// The turns of large bodies.
+    large: Semaphore,
 }
 
 /// The endpoints. Each arm of [`Endpoint::of`] names one.
@@ -79,7 +82,7 @@ impl Doors {
     /// [`Doors::new`] with another [`Env`], for simulations.
     pub fn new_in(env: &Env, sql: Sql, options: Options) -> Self {
         let streams = Streams::new(env, options.stream_idle, options.transaction_time);
-        Self(Arc::new(Inner { sql, options, streams }))
+        Self(Arc::new(Inner { sql, options, streams, large: Semaphore::new(LARGE_BODIES_MAX) }))
     }
 
     /// Returns whether the doors have an endpoint at a path.
@@ -96,6 +99,12 @@ impl Doors {
         B::Error: Into<Box<dyn StdError + Send + Sync>>,
     {
         let (head, body) = request.into_parts();
+        let is_small = body.size_hint().upper().is_some_and(|bytes| bytes <= SMALL_BODY_BYTES_MAX as u64);
+        // Held until the answer is there, because until then the body is in memory.
+        let turn = if is_small { None } else { Some(timeout(BODY_TIME_MAX, self.0.large.acquire()).await) };
+        if matches!(turn, Some(Err(_))) {
+            return refusal(&Error::Overloaded("too many large requests were waiting".into()).into());
+        }
         let body = match timeout(BODY_TIME_MAX, Limited::new(body, BODY_BYTES_MAX).collect()).await {
             Ok(Ok(body)) => body.to_bytes(),
             Ok(Err(error)) if error.is::<LengthLimitError>() => return refusal(&Problem::BodyTooLarge(BODY_BYTES_MAX)),

@@ -10,6 +10,12 @@ use crate::cluster::Cluster;
 /// The most bytes of the body of a request.
 pub const BODY_BYTES_MAX: usize = 16 << 20;
 
+/// The most bytes of a body that is read at once. Larger ones, and those of unknown length, take turns.
+pub const SMALL_BODY_BYTES_MAX: usize = 64 << 10;
+
+/// The most requests with larger bodies at once. Further ones wait.
+pub const LARGE_BODIES_MAX: usize = 32;
+
 /// The most bytes of the values in one answer, over all of its statements.
 pub const ANSWER_BYTES_MAX: usize = 64 << 20;
 

@@ -26,7 +26,7 @@ use crate::{Doors, Options};
 use places::Places;
 use stream::{EnvTimer, HttpStream};
 
-mod places;
+pub mod places;
 pub mod stream;
 
 /// The most connections of a port. One more closes the oldest connection of the address that has the most.

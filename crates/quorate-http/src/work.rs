@@ -104,6 +104,7 @@ impl Work {
 
     /// Runs statements that write: all of them take effect, or none.
     pub(crate) async fn batch(&mut self, statements: Vec<Bound>) -> Result<Vec<Ran>, Error> {
+        self.room()?;
         let BatchResult { results, position } = self.sql.batch(statements).await?;
         self.wrote(position);
         let ran = |result: StatementResult| Ran { position: Some(position), ..result.into() };
@@ -112,6 +113,7 @@ impl Work {
 
     /// Runs statements that write, each by itself, as one entry.
     pub(crate) async fn pipeline(&mut self, statements: Vec<Bound>) -> Result<Vec<Result<Ran, Problem>>, Error> {
+        self.room()?;
         let written = self.sql.pipeline(statements).await?;
         let position = written.position;
         self.wrote(position);
@@ -129,9 +131,7 @@ impl Work {
         while let Some(rows) = stream.next().await.map_err(of_statement)? {
             (bytes, count) = (bytes.saturating_add(bytes_of(&rows)), count.saturating_add(rows.len()));
             if bytes > self.left || count > ROWS_MAX {
-                let text =
-                    format!("an answer has at most {ROWS_MAX} rows and {ANSWER_BYTES_MAX} bytes; read it in parts");
-                return Err(Error::TooLarge(text.into()).into());
+                return Err(too_large().into());
             }
             values.extend(rows.into_values());
         }
@@ -139,17 +139,11 @@ impl Work {
         Ok(self.counted(Rows::new(columns, values).into()))
     }
 
-    /// Runs a statement of an interactive transaction.
+    /// Runs a statement of an interactive transaction. If there is no room for its result, it does not run.
     pub(crate) async fn step(&mut self, open: &mut Transaction, (text, params): Bound) -> Result<Ran, Problem> {
+        self.room()?;
         let result = open.execute(text, params).await.map_err(of_statement)?;
-        let ran = Ran::from(result);
-        let bytes = bytes_of(&ran.rows);
-        if bytes > self.left {
-            // The statement took effect in the transaction, so this is no error of the statement.
-            self.left = 0;
-            return Ok(ran);
-        }
-        Ok(self.counted(ran))
+        Ok(self.counted(result.into()))
     }
 
     /// Commits an interactive transaction.
@@ -159,6 +153,11 @@ impl Work {
             self.wrote(position);
         }
         Ok(())
+    }
+
+    /// Fails if the answer is full. The results of one entry may exceed the limit by what the library allows for them.
+    fn room(&self) -> Result<(), Error> {
+        if self.left == 0 { Err(too_large()) } else { Ok(()) }
     }
 
     fn wrote(&mut self, position: Position) {
@@ -177,6 +176,12 @@ fn of_statement(error: Error) -> Problem {
         Error::Failed(failure) => failure.into(),
         error => error.into(),
     }
+}
+
+fn too_large() -> Error {
+    Error::TooLarge(
+        format!("an answer has at most {ROWS_MAX} rows and {ANSWER_BYTES_MAX} bytes; read it in parts").into(),
+    )
 }
 
 fn bytes_of(rows: &Rows) -> usize {

@@ -6,9 +6,10 @@
 //!
 //! Why this is sound: the entry is used only if, should every step of the transaction succeed, the conditions would let
 //! each of them run. If the entry succeeds, that is what has happened. If it fails it had no effect, and the steps run
-//! again one by one, in an interactive transaction, which gives each its own result or error.
+//! again one by one, in an interactive transaction, which gives each its own result or error. One that took more than
+//! it may is not run again.
 
-use quorate::Error;
+use quorate::{Error, Failure, FailureKind};
 
 use super::decode::{Batch, Condition, Step};
 use super::stream::Stream;
@@ -110,7 +111,8 @@ async fn at_once(
     let ran = match does {
         Does::Write => match work.batch(bound).await {
             Ok(ran) => ran,
-            Err(Error::Failed(_)) => return Ok(None),
+            Err(Error::Failed(failure)) if !is_too_much(&failure) => return Ok(None),
+            Err(Error::Failed(failure)) => return Err(failure.into()),
             Err(error) => return Err(error.into()),
         },
         Does::Read => {
@@ -121,6 +123,11 @@ async fn at_once(
     let want_rows = steps.iter().flatten().map(|step| step.stmt.want_rows());
     let all = std::iter::once(Ran::default()).chain(ran).chain(std::iter::once(Ran::default()));
     Ok(Some(all.zip(want_rows).map(|(ran, want_rows)| StepResult { ran: Some(Ok(ran)), want_rows }).collect()))
+}
+
+/// Returns whether a transaction took more time or memory than it may, so that it must not run again.
+fn is_too_much(failure: &Failure) -> bool {
+    matches!(failure.kind, FailureKind::Budget | FailureKind::Rejected)
 }
 
 /// Returns the statements between `BEGIN` and `COMMIT`; `None` if one would be refused by the stream.

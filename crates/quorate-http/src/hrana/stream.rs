@@ -163,7 +163,8 @@ impl Stream {
         let Problem::Sql(error) = problem else { return };
         let goes_on = match &self.state {
             State::ReadOnly(_) => matches!(error, Error::Failed(_) | Error::TimedOut(_) | Error::TooLarge(_)),
-            _ => matches!(error, Error::Failed(_)),
+            // Of these two, the second means that it did not run.
+            _ => matches!(error, Error::Failed(_) | Error::TooLarge(_)),
         };
         if !goes_on {
             self.state = State::Lost(Cause::from(error.clone()));

@@ -13,9 +13,10 @@
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::ops::Deref;
 use std::time::{Duration, Instant};
 
-use quorate::{Config, Node};
+use quorate::{Config, Node, Sql};
 use quorate_http::{HttpServer, Options, serve};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -23,11 +24,24 @@ use tempfile::TempDir;
 /// How long a test waits for a state.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
+/// A port with the doors, and a client of it.
+pub struct Door {
+    pub http: HttpServer,
+}
+
 /// A node and its port.
 pub struct Server {
     pub node: Node,
-    pub http: HttpServer,
+    door: Door,
     _dir: TempDir,
+}
+
+impl Deref for Server {
+    type Target = Door;
+
+    fn deref(&self) -> &Door {
+        &self.door
+    }
 }
 
 /// An answer.
@@ -52,8 +66,8 @@ impl Server {
     pub async fn with(options: Options) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let node = Node::start(Config::single(dir.path())).await.unwrap();
-        let http = serve("127.0.0.1:0", node.sql(), options).await.unwrap();
-        Self { node, http, _dir: dir }
+        let door = Door::open(node.sql(), options).await;
+        Self { node, door, _dir: dir }
     }
 
     /// Runs a statement by the library.
@@ -63,6 +77,12 @@ impl Server {
 
     pub async fn count(&self, table: &str) -> i64 {
         self.node.sql().query_one(format!("SELECT count(*) FROM {table}"), ()).await.unwrap()
+    }
+}
+
+impl Door {
+    pub async fn open(sql: Sql, options: Options) -> Self {
+        Self { http: serve("127.0.0.1:0", sql, options).await.unwrap() }
     }
 
     /// Sends a request. It blocks, which only the thread of the test notices.
