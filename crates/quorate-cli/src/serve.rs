@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use quorate::{Ended, Node, config, config::ConfigError, types::StoreFault};
+use quorate_http::Options;
 use quorate_server::{ServerConfig, http};
 use rustix::fs::Mode;
 use rustix::process::umask;
@@ -58,6 +59,10 @@ pub async fn run(args: &ServeArgs) -> Result<()> {
     };
     if let Some(http) = &http {
         http.show(&node);
+        if config.http_sql {
+            let opened = http.open_doors(&node, node.sql(), Options::default());
+            opened.context(|| "the server can't serve SQL")?;
+        }
     }
     let ended = tokio::select! {
         ended = node.ended() => Some(ended),

@@ -45,6 +45,8 @@ pub struct NewNode {
     pub addr: String,
     /// The address of its HTTP server.
     pub http: String,
+    /// Whether that serves SQL.
+    pub sql: bool,
     /// Its data directory, relative to the directory of its configuration.
     pub data_dir: PathBuf,
 }
@@ -89,7 +91,8 @@ fn server(node: &NewNode, nodes: &[NewNode]) -> ServerConfig {
         .with_name(&node.name)
         .with_members(nodes.iter().map(|node| (&node.name, &node.addr)))
         .with_secret(SecretSource::File(SECRET.into()));
-    ServerConfig { node: node_config, http_listen: Some(node.http.clone()), ..ServerConfig::default() }
+    let (http_listen, http_sql) = (Some(node.http.clone()), node.sql);
+    ServerConfig { node: node_config, http_listen, http_sql, ..ServerConfig::default() }
 }
 
 /// Creates the secret. An existing one is kept: an earlier attempt may have failed after writing it.

@@ -20,6 +20,8 @@ pub struct ServerConfig {
     pub node: Config,
     /// The `host:port` to serve HTTP on; `None` for no HTTP port.
     pub http_listen: Option<String>,
+    /// Whether the HTTP port serves SQL too.
+    pub http_sql: bool,
     /// The configuration of its log.
     pub log: LogConfig,
 }
@@ -78,6 +80,13 @@ impl Schema for ServerConfig {
                 |server| server.http_listen.clone().into(),
             )
             .example("\"127.0.0.1:8001\""),
+            Key::new(
+                "http.sql",
+                "Whether the HTTP port serves SQL too, to any client that can connect. Only on an address of this \
+                 machine.",
+                |server: &mut Self, given| given.flag().map(|is_on| server.http_sql = is_on),
+                |server| server.http_sql.into(),
+            ),
             Key::new(
                 "log.level",
                 "The level of the log on the standard error: off, error, warn or info.",

@@ -7,27 +7,30 @@
 //! - A new connection always gets a place. If all are taken, the address with the most loses its oldest (`places`).
 //! - The number of connections, the size and number of headers, and the time for each step of a request are limited. A
 //!   request that exceeds a limit loses its connection; other connections are not affected.
-//! - There is no TLS and no authentication: any client that can connect may read the answers.
+//! - There is no TLS and no authentication: any client that can connect may read the answers. SQL over HTTP is served
+//!   only where no other machine can connect.
 
 use std::pin::pin;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-use futures_util::future::select;
-use quorate::{Node, Observer};
+use futures_util::future::{pending, select};
+use quorate::{Node, Observer, Sql};
 use quorate_env::net::Listener;
 use quorate_env::serving::{Order, Orders};
 use quorate_env::{Env, timeout, unpoisoned};
-use tokio::sync::oneshot;
+use quorate_http::port::is_loopback;
+use quorate_http::port::places::Places;
+use quorate_http::{Doors, Options};
+use tokio::sync::{oneshot, watch};
 
 pub use crate::ask::ANSWER_TIME_MAX;
 use crate::ask::Asks;
-use places::Places;
+use view::NodeView;
 
 mod answers;
 mod connection;
-mod places;
-pub(crate) mod stream;
+mod view;
 
 #[cfg(test)]
 mod tests;
@@ -73,6 +76,12 @@ pub enum ServeError {
         #[source]
         error: std::io::Error,
     },
+    /// SQL would be open to other machines.
+    #[error(
+        "SQL over HTTP has neither encryption nor users yet, and {0} can be reached from other machines: let \
+         'http.listen' name an address of this machine only, or leave 'http.sql' off"
+    )]
+    Open(String),
     /// The operating system could not start a thread.
     #[error("can't start a thread: {0}")]
     Thread(#[source] std::io::Error),
@@ -81,7 +90,7 @@ pub enum ServeError {
 impl ServeError {
     /// Returns whether the same call may succeed later without intervention.
     pub fn is_retryable(&self) -> bool {
-        true
+        !matches!(self, Self::Open(_))
     }
 }
 
@@ -98,8 +107,11 @@ impl Shown {
 /// An open HTTP port. Dropping it closes it at once, with all its connections.
 #[derive(Debug)]
 pub struct HttpServer {
+    env: Env,
     addr: String,
     shown: Arc<Shown>,
+    /// SQL over HTTP, once it is open.
+    doors: watch::Sender<Option<Doors>>,
     orders: Orders,
     /// Its sender sends nothing. It is dropped when the port's thread has ended.
     ended: oneshot::Receiver<()>,
@@ -127,8 +139,9 @@ pub async fn serve_in(env: &Env, listen: &str) -> Result<HttpServer, ServeError>
     let (orders, order) = Orders::new();
     let (started, starting) = oneshot::channel();
     let (end, ended) = oneshot::channel::<()>();
-    let (places, asks) = (Arc::new(Places::default()), Asks::new(env, ASKS_MAX));
-    let port = Port { env: env.clone(), shown: Arc::clone(&shown), places, asks };
+    let (places, asks) = (Arc::new(Places::new(CONNECTIONS_MAX)), Asks::new(env, ASKS_MAX));
+    let (doors, opened) = watch::channel(None);
+    let port = Port { env: env.clone(), shown: Arc::clone(&shown), doors: opened, places, asks };
     let addr = listen.to_owned();
     let root = async move {
         match port.env.net().listen(&addr).await {
@@ -144,7 +157,7 @@ pub async fn serve_in(env: &Env, listen: &str) -> Result<HttpServer, ServeError>
     env.start_runtime("quorate-http", root).map_err(ServeError::Thread)?;
     let gone = || ServeError::Thread(std::io::Error::other("the thread ended at once"));
     let addr = starting.await.map_err(|_| gone())??;
-    Ok(HttpServer { addr, shown, orders, ended })
+    Ok(HttpServer { env: env.clone(), addr, shown, doors, orders, ended })
 }
 
 impl HttpServer {
@@ -156,6 +169,21 @@ impl HttpServer {
     /// Shows a node from now on. The port does not keep the node alive; once the node has ended, it reports that.
     pub fn show(&self, node: &Node) {
         *unpoisoned(self.shown.0.write()) = Some(node.observer());
+    }
+
+    /// Serves SQL over HTTP from now on, beside the pages for operators (`docs/http.md`). Where both have a page, that
+    /// for operators is shown. The doors show the cluster as `node` sees it, and run statements on `sql`.
+    ///
+    /// # Errors
+    ///
+    /// [`ServeError::Open`] if other machines can reach the port, unless `options` is insecure.
+    pub fn open_doors(&self, node: &Node, sql: Sql, options: Options) -> Result<(), ServeError> {
+        if !options.insecure && !is_loopback(&self.addr) {
+            return Err(ServeError::Open(self.addr.clone()));
+        }
+        let view = NodeView::new(node.observer(), Asks::new(&self.env, ASKS_MAX));
+        self.doors.send_replace(Some(Doors::new_in(&self.env, sql, options.with_cluster(Arc::new(view)))));
+        Ok(())
     }
 
     /// Closes the port cleanly: current requests are answered within [`STOP_TIME_MAX`].
@@ -171,6 +199,7 @@ impl HttpServer {
 struct Port {
     env: Env,
     shown: Arc<Shown>,
+    doors: watch::Receiver<Option<Doors>>,
     places: Arc<Places>,
     asks: Asks,
 }
@@ -187,9 +216,20 @@ impl Port {
             });
         };
         let failed = |error| tracing::warn!(%error, "could not accept an HTTP connection");
-        order.accept(&*listener, ACCEPT_PAUSE, start, failed).await;
+        // The sweep never ends by itself; it is dropped when the port stops to accept.
+        let accepting = order.accept(&*listener, ACCEPT_PAUSE, start, failed);
+        select(pin!(accepting), pin!(sweep(self.doors.clone()))).await;
         if order.is_to_drain() {
             let _ = order.until_dropped(timeout(STOP_TIME_MAX, self.places.all_free())).await;
         }
+    }
+}
+
+/// Drops the streams that clients of SQL over HTTP have left, for ever.
+async fn sweep(mut doors: watch::Receiver<Option<Doors>>) {
+    let opened = doors.wait_for(Option::is_some).await.ok().and_then(|doors| doors.clone());
+    match opened {
+        Some(doors) => doors.sweep().await,
+        None => pending().await,
     }
 }

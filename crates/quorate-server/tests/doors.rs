@@ -23,6 +23,7 @@ use quorate::sim::SimHooks;
 use quorate_env::signal::Signal;
 use quorate_env::worker::{Ended, Worker};
 use quorate_env::{BoxTask, Env, Host, RealHost};
+use quorate_http::Options;
 use quorate_server::http::{ASKS_MAX, CONNECTIONS_MAX, HttpServer, serve, serve_in};
 use serde_json::{Value, json};
 use support::{Cluster, Single, run, until};
@@ -215,5 +216,35 @@ fn a_node_whose_disk_hangs_is_alive_but_not_ready() {
         });
         assert!(hanging.0.lock().unwrap().len() <= ASKS_MAX, "too many threads wait for the disk");
         node.stop().await;
+    });
+}
+
+#[test]
+fn a_port_serves_sql_once_it_is_told_to() {
+    run(async {
+        let Single { dir: _dir, node } = Single::start().await;
+        let server = show(&node).await;
+        let pipeline = r#"{"requests":[{"type":"execute","stmt":{"sql":"SELECT 7"}},{"type":"close"}]}"#;
+        let post = || {
+            let head = "POST /v2/pipeline HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length:";
+            exchange(&server, format!("{head} {}\r\n\r\n{pipeline}", pipeline.len()).as_bytes())
+        };
+        assert!(post().starts_with("HTTP/1.1 404"), "it was not told to yet");
+        server.open_doors(&node, node.sql(), Options::default()).unwrap();
+        let answer = post();
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.contains(r#""value":"7""#), "{answer}");
+        let (code, nodes) = json_of(&server, "/nodes");
+        let name = node.status().name;
+        assert_eq!((code, &nodes[&name]["leader"], &nodes[&name]["reachable"]), (200, &json!(true), &json!(true)));
+        assert_eq!(get(&server, "/readyz").0, 200);
+        assert_eq!(json_of(&server, "/status").1["name"], name, "the page for operators");
+        assert_eq!(get(&server, "/nothing").0, 404);
+
+        let open = serve("0.0.0.0:0").await.unwrap();
+        let refused = open.open_doors(&node, node.sql(), Options::default());
+        assert!(refused.is_err_and(|error| error.to_string().contains("'http.sql'")));
+        node.stop().await;
+        let answer = post();
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("UNAVAILABLE"), "{answer}");
     });
 }

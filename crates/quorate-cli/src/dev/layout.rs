@@ -151,6 +151,7 @@ fn new_nodes(nodes: u16) -> Result<Vec<NewNode>> {
         name: id.to_string(),
         addr: addr.clone(),
         http: http.clone(),
+        sql: true,
         data_dir: stem(id).into(),
     };
     Ok((FIRST..).zip(addrs.iter().zip(http)).map(new).collect())

@@ -13,7 +13,7 @@ use quorate_env::{Env, timeout};
 use serde_json::Value;
 
 use super::OtlpError;
-use crate::http::stream::HttpStream;
+use quorate_http::port::stream::HttpStream;
 
 /// The default port for OTLP over HTTP.
 const PORT_DEFAULT: u16 = 4318;
