@@ -14,7 +14,7 @@ use quorate_env::{Instant, Sleep, sleep, sleep_until};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// The maximum number of bytes of one read.
-const READ_CHUNK: usize = 16 << 10;
+const READ_CHUNK: usize = 4 << 10;
 
 /// A connection that fails if a write stalls.
 pub struct HttpStream {

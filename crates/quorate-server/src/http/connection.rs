@@ -13,14 +13,23 @@ use quorate_env::timeout;
 
 use quorate_http::port::stream::{EnvTimer, HttpStream};
 
-use super::answers::{Answer, Page};
+use super::answers::Page;
 use super::{CONNECTION_TIME_MAX, HEAD_BYTES_MAX, HEAD_TIME_MAX, HEADERS_MAX, Port, STOP_TIME_MAX, WRITE_STALL_MAX};
 
-/// Serves a connection until it breaks, reaches its maximum age, or the port is closed.
+/// Serves a connection until it breaks, reaches its maximum age, or the port is closed: pages for operators, and the
+/// doors, if they are open, for all other paths.
 pub(super) async fn serve(port: &Port, stream: BoxStream, mut order: Order) {
     let service = service_fn(|request: Request<Incoming>| {
         let page = Page::of(&request);
-        async move { Ok::<_, Infallible>(answer(port, page, request).await) }
+        let doors = port.doors.borrow().clone().filter(|_| page == Page::Unknown);
+        // A body that nobody reads is dropped at once, so that the answer does not wait for it.
+        let asked = doors.map(|doors| (doors, request));
+        async move {
+            Ok::<_, Infallible>(match asked {
+                Some((doors, request)) => doors.serve(request).await,
+                None => page.answer(port).await,
+            })
+        }
     });
     let mut http = http1::Builder::new();
     http.timer(EnvTimer)
@@ -38,13 +47,4 @@ pub(super) async fn serve(port: &Port, stream: BoxStream, mut order: Order) {
     }
     connection.as_mut().graceful_shutdown();
     let _ = order.until_dropped(timeout(STOP_TIME_MAX, connection)).await;
-}
-
-/// Answers with a page for operators, or else by the doors, if they are open.
-async fn answer(port: &Port, page: Page, request: Request<Incoming>) -> Answer {
-    let doors = port.doors.borrow().clone().filter(|_| page == Page::Unknown);
-    match doors {
-        Some(doors) => doors.serve(request).await,
-        None => page.answer(port).await,
-    }
 }
