@@ -1,4 +1,4 @@
-//! What the doors are told of the cluster by the program that opens them.
+//! What the program that opens the doors tells them about the cluster.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Why a request, or a statement of it, failed, and how clients are told.
+//! Why a request, or a statement of it, failed, and what the answer says about it.
 //!
 //! Invariant: an error that a client may retry without writing twice has status 503 or a code that says so; an outcome
 //! that is not known has the code `OUTCOME_UNKNOWN` and never one of those.

@@ -18,7 +18,7 @@
 //!
 //! # Invariants
 //!
-//! - Each statement is run by the library, so a client is told that a write was done only if a majority has it.
+//! - The library runs each statement, so an answer reports a write as done only if a majority has it.
 //! - No request causes a panic. The size of requests and answers, the number of streams, and all waits are limited by
 //!   named constants.
 //! - A transaction of a client that goes away is rolled back.

@@ -31,7 +31,7 @@ pub struct Request {
     pub method: Method,
     /// The path, without the query.
     pub path: String,
-    /// The query, without the `?`; empty if there is none.
+    /// The query of the URL, without the `?`; empty if the URL has no query.
     pub query: String,
     /// The headers.
     pub headers: HeaderMap,

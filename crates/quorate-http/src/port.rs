@@ -5,27 +5,23 @@
 //! - The number of connections, the size and number of headers, and the time for each step of a request are limited.
 //! - Without `insecure`, the port listens only where other machines can't reach it.
 
-use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::select;
-use hyper::Request;
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
 use quorate::Sql;
-use quorate_env::net::{BoxStream, Listener};
+use quorate_env::net::Listener;
 use quorate_env::serving::{Order, Orders};
 use quorate_env::{Env, timeout};
 use tokio::sync::oneshot;
 
 use crate::{Doors, Options};
+use connection::Limits;
 use places::Places;
-use stream::{EnvTimer, HttpStream};
 
+pub mod connection;
 pub mod places;
 pub mod stream;
 
@@ -52,6 +48,16 @@ pub const STOP_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// The pause after a listener failed to accept a connection, for example because no file descriptor was left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+const LIMITS: Limits = Limits {
+    head_bytes: HEAD_BYTES_MAX,
+    headers: HEADERS_MAX,
+    head_time: HEAD_TIME_MAX,
+    write_stall: WRITE_STALL_MAX,
+    age: CONNECTION_TIME_MAX,
+    stop: STOP_TIME_MAX,
+    half_close: false,
+};
 
 /// Why a port could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -165,7 +171,8 @@ async fn run(env: &Env, doors: Doors, listener: Arc<dyn Listener>, mut order: Or
     let start = |stream, from: String| {
         let (doors, order, mut place) = (doors.clone(), of_connections.clone(), places.take(&from));
         env.spawn(async move {
-            let serving = pin!(connection(&doors, stream, order));
+            let answer = |request| doors.serve(request);
+            let serving = pin!(connection::serve(stream, order, &LIMITS, answer));
             select(serving, pin!(place.lost())).await;
         });
     };
@@ -176,23 +183,4 @@ async fn run(env: &Env, doors: Doors, listener: Arc<dyn Listener>, mut order: Or
     if order.is_to_drain() {
         let _ = order.until_dropped(timeout(STOP_TIME_MAX, places.all_free())).await;
     }
-}
-
-/// Serves a connection until it breaks, reaches its maximum age, or the port is closed.
-async fn connection(doors: &Doors, stream: BoxStream, mut order: Order) {
-    let service =
-        service_fn(|request: Request<Incoming>| async move { Ok::<_, Infallible>(doors.serve(request).await) });
-    let mut http = http1::Builder::new();
-    http.timer(EnvTimer)
-        .header_read_timeout(HEAD_TIME_MAX)
-        .max_headers(HEADERS_MAX)
-        .max_header_size(HEAD_BYTES_MAX)
-        .max_buf_size(HEAD_BYTES_MAX)
-        .auto_date_header(false);
-    let mut connection = pin!(http.serve_connection(HttpStream::new(stream, WRITE_STALL_MAX), service));
-    if let Some(Ok(_ended)) = order.until_stopped(timeout(CONNECTION_TIME_MAX, connection.as_mut())).await {
-        return;
-    }
-    connection.as_mut().graceful_shutdown();
-    let _ = order.until_dropped(timeout(STOP_TIME_MAX, connection)).await;
 }

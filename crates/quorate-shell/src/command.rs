@@ -286,7 +286,7 @@ pub fn help(of: Option<&Spec>) -> String {
         let lines: String = COMMANDS.iter().map(|spec| format!("{:width$}  {}\n", left(spec), spec.does)).collect();
         return format!(
             "A statement ends with a semicolon and may take several lines. Tab completes names.\n\
-             Ctrl-C ends a query, or discards what was typed. BEGIN shows what COMMIT will write.\n\n{lines}"
+             Ctrl-C ends a query, or discards the typed text. After BEGIN, nothing is written before COMMIT.\n\n{lines}"
         );
     };
     let mut text = format!("{} {}\n  {}\n", spec.name, spec.takes, spec.does);

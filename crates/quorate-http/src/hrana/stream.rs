@@ -23,7 +23,7 @@ const SAVEPOINTS: &str = "savepoints are not supported: a transaction is committ
 /// The transaction of a stream.
 #[derive(Debug, Default)]
 enum State {
-    /// There is none: each statement is a transaction of its own.
+    /// No transaction is open: each statement is a transaction of its own.
     #[default]
     Autocommit,
     /// It begins with its first statement.
