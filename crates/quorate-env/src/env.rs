@@ -78,6 +78,12 @@ impl Env {
         Self::new(Parts { host, ..Parts::clone(&self.0) })
     }
 
+    /// The same environment with another network.
+    #[must_use]
+    pub fn with_net(&self, net: Arc<dyn Net>) -> Self {
+        Self::new(Parts { net, ..Parts::clone(&self.0) })
+    }
+
     /// The environment of the running task or worker, or `None` outside of those that an `Env` started.
     pub fn current() -> Option<Self> {
         CURRENT.is_set().then(|| CURRENT.with(Self::clone))

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
+use quorate_env::net::Stream;
 use quorate_env::{Sleep, sleep_until};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -72,6 +73,8 @@ fn gather(slices: &[IoSlice<'_>], most: usize) -> Bytes {
     }
     out.freeze()
 }
+
+impl Stream for SimStream {}
 
 impl AsyncRead for SimStream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {

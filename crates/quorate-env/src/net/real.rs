@@ -7,7 +7,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::net::{TcpListener, TcpStream};
 
-use super::{BoxStream, Listener, Net};
+use super::{BoxStream, Listener, Net, Stream};
 
 /// The TCP network of this machine.
 #[derive(Clone, Copy, Debug, Default)]
@@ -18,6 +18,8 @@ struct RealListener {
     socket: TcpListener,
     addr: String,
 }
+
+impl Stream for TcpStream {}
 
 impl Net for RealNet {
     #[expect(clippy::disallowed_methods, reason = "the one place that connects sockets")]
