@@ -12,6 +12,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("quorate-history", &[]),
     ("quorate-model", &["quorate-env"]),
     ("quorate-wal", &["quorate-env", "quorate-model"]),
+    ("quorate-tls", &["quorate-env"]),
     ("quorate-wire", &["quorate-env", "quorate-model"]),
     ("quorate-apply", &["quorate-env", "quorate-model"]),
     ("quorate-sql", &["quorate-env", "quorate-model", "quorate-apply"]),
@@ -37,13 +38,15 @@ const LIBRARY_FLOORS: &[&str] = &[
     "quorate-apply",
     "quorate-sql",
     "quorate-consensus",
+    "quorate-tls",
     "quorate-derive",
 ];
-const ABOVE_LIBRARY: &[&str] = &["quorate-env", "quorate-model", "quorate-wire", "quorate"];
-const SERVER: &[&str] = &["quorate-env", "quorate-model", "quorate-wire", "quorate", "quorate-http"];
+const ABOVE_LIBRARY: &[&str] = &["quorate-env", "quorate-model", "quorate-tls", "quorate-wire", "quorate"];
+const SERVER: &[&str] = &["quorate-env", "quorate-model", "quorate-tls", "quorate-wire", "quorate", "quorate-http"];
 const BINARY: &[&str] = &[
     "quorate-env",
     "quorate-model",
+    "quorate-tls",
     "quorate-wire",
     "quorate",
     "quorate-http",
