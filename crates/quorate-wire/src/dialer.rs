@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex as SyncMutex};
 use std::time::Duration;
 
-use bytes::Bytes;
+use quorate_env::net::secure;
 use quorate_env::{Cause, Env, lock, timeout};
 use tokio::sync::Mutex;
 
 use crate::client::Client;
-use crate::error::ConnectError;
+use crate::error::{ConnectError, HandshakeError};
 use crate::handshake::{self, Introduction};
 use crate::identity::{Identity, PeerInfo, Purpose, Role, Secret};
 use crate::link::{self, Reader, Sink};
@@ -115,8 +115,10 @@ impl Dialer {
         let Inner { env, config, .. } = &*self.0;
         let addr = || config.addr.clone();
         let connected = env.net().connect(&config.addr).await;
-        let stream =
+        let mut stream =
             connected.map_err(|error| ConnectError::Unreachable { addr: addr(), source: Cause::from(error) })?;
+        let failed = |error| ConnectError::Handshake { addr: addr(), error };
+        let secured = secure(&mut stream).await.map_err(|error| failed(HandshakeError::of_stream(error)))?;
         let (mut reader, mut sink) = link::split(stream);
         let me = Introduction {
             identity: config.identity.clone(),
@@ -124,12 +126,10 @@ impl Dialer {
             role: config.role,
             purpose: config.purpose,
             expected: config.expected.unwrap_or(0),
-            binding: Bytes::new(),
+            binding: handshake::binding_of(secured.as_ref()),
         };
-        match handshake::dial(&mut reader, &mut sink, &me, env.rng(), &config.addr).await {
-            Ok(peer) => Ok((peer, reader, sink)),
-            Err(error) => Err(ConnectError::Handshake { addr: addr(), error }),
-        }
+        let peer = handshake::dial(&mut reader, &mut sink, &me, env.rng(), &config.addr).await.map_err(failed)?;
+        Ok((peer, reader, sink))
     }
 }
 

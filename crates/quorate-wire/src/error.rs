@@ -92,6 +92,24 @@ pub enum HandshakeError {
     /// The other end violated the protocol.
     #[error("the other end violated the protocol: {0}")]
     Malformed(&'static str),
+    /// The channels that the two ends see are not the same one.
+    #[error(
+        "the two ends are not on the same channel: only one of them uses TLS, or something between them ends it; use \
+         TLS at both ends, and connect them without a proxy that ends it"
+    )]
+    OtherChannel,
+    /// A node connects over TLS without a certificate.
+    #[error("a node must have a certificate that the other nodes trust: name one in [tls] of the connecting node")]
+    Uncertified,
+    /// The other end accepts only TLS.
+    #[error("the other end speaks TLS only: give this end the CA of the cluster ('ca' in [tls], or --ca)")]
+    NeedsTls,
+    /// The other end speaks TLS, and this end does not.
+    #[error("the other end speaks TLS, which this end does not: set up [tls] here, or connect without TLS")]
+    SpeaksTls,
+    /// The two ends could not agree on a channel.
+    #[error("{0}")]
+    Tls(#[source] Cause),
     /// The handshake took longer than the limit.
     #[error("the handshake timed out")]
     TimedOut,
@@ -104,6 +122,15 @@ impl HandshakeError {
     /// Returns whether the same attempt may succeed later without a change of configuration.
     pub fn is_retryable(&self) -> bool {
         matches!(self, Self::Busy | Self::TimedOut | Self::Broken(_))
+    }
+
+    /// Returns the error of a stream, or of the channel that protects it.
+    pub(crate) fn of_stream(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::InvalidData {
+            Self::Tls(Cause::from(error))
+        } else {
+            Self::Broken(error.into())
+        }
     }
 }
 
@@ -303,13 +330,17 @@ pub(crate) enum LinkError {
     Io(#[from] io::Error),
 }
 
+/// How a client of TLS begins, read as the lower half of a frame's length: a handshake (22) in a record of version 3.
+const TLS_RECORD: usize = 0x0316;
+
 impl From<LinkError> for HandshakeError {
     fn from(error: LinkError) -> Self {
         match error {
+            LinkError::TooLarge { len, .. } if len & 0xFFFF == TLS_RECORD => Self::SpeaksTls,
             LinkError::TooLarge { .. } => Self::Malformed("it sent a frame that is too large"),
             LinkError::Checksum => Self::Malformed("it sent a frame with a wrong checksum"),
             LinkError::Malformed(what) => Self::Malformed(what),
-            LinkError::Io(error) => Self::Broken(Cause::from(error)),
+            LinkError::Io(error) => Self::of_stream(error),
             LinkError::Truncated | LinkError::Silent | LinkError::Stalled => Self::Broken(Cause::from(error)),
         }
     }

@@ -11,11 +11,13 @@
 //! - Until the dialing end has proved itself, the accepting end discloses only its versions and sends no HMAC.
 //! - Each HMAC covers all messages so far, under a label for its direction, so none can be replayed or reflected.
 //! - Only ends that know the same secret learn that their identities do not match.
+//! - Over TLS both ends prove the secret for this very channel, so whoever ends TLS between them can't pass a proof on.
 
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
 use quorate_env::Rng;
+use quorate_env::net::Security;
 
 use crate::error::{HandshakeError, LinkError};
 use crate::frame::{FrameReader, whole_frame};
@@ -46,7 +48,13 @@ pub(crate) struct Introduction {
 pub(crate) struct Gate {
     pub identity: Identity,
     pub keys: Keys,
-    pub binding: Bytes,
+    /// What protects the channel; `None` if nothing does.
+    pub security: Option<Security>,
+}
+
+/// Returns the binding of a handshake to its channel; empty if nothing protects the channel.
+pub(crate) fn binding_of(security: Option<&Security>) -> Bytes {
+    security.map_or_else(Bytes::new, |security| Bytes::copy_from_slice(&security.binding))
 }
 
 /// Runs the handshake as the dialing end. The caller sets a time limit.
@@ -162,9 +170,10 @@ where
     transcript.add(Bytes::copy_from_slice(proof));
     let proof = Proof::decode(proof).ok_or(MALFORMED)?;
     let secret = gate.keys.of(proof.role).ok_or(HandshakeError::WrongSecret)?;
-    if !transcript.is_signed_by_dialer(secret, mac) || proof.binding != gate.binding {
+    if !transcript.is_signed_by_dialer(secret, mac) {
         return Err(HandshakeError::WrongSecret);
     }
+    check_channel(&proof, gate)?;
     transcript.add(Bytes::copy_from_slice(mac));
     if proof.role != Role::Peer && proof.purpose != Purpose::Client {
         return Err(HandshakeError::Malformed("a client asked for a connection for nodes"));
@@ -188,6 +197,15 @@ where
     result.map(|place| (peer, place))
 }
 
+/// Checks that the dialing end is the other end of this channel and, if it is a node, that it has a certificate.
+fn check_channel(proof: &Proof, gate: &Gate) -> Result<(), HandshakeError> {
+    if proof.binding != binding_of(gate.security.as_ref()) {
+        return Err(HandshakeError::OtherChannel);
+    }
+    let is_uncertified = gate.security.as_ref().is_some_and(|security| !security.is_certified);
+    if is_uncertified && proof.role == Role::Peer { Err(HandshakeError::Uncertified) } else { Ok(()) }
+}
+
 /// Checks that the dialing end expects this node and this cluster. Clusters can differ only if both ends have one.
 fn check_identity(proof: &Proof, cluster: u128, node: u64) -> Result<(), HandshakeError> {
     if proof.cluster != cluster && proof.cluster != 0 && cluster != 0 {
@@ -202,6 +220,11 @@ fn check_identity(proof: &Proof, cluster: u128, node: u64) -> Result<(), Handsha
 /// Returns the frame that refuses a new connection because there are too many.
 pub(crate) fn busy_frame() -> Bytes {
     whole_frame(REFUSED, &Refusal::Busy.encode()).freeze()
+}
+
+/// Returns the frame that tells a dialing end without TLS, in the clear, that this end speaks TLS only.
+pub fn tls_only_frame() -> Bytes {
+    whole_frame(REFUSED, &Refusal::NeedsTls.encode()).freeze()
 }
 
 /// Decodes a message and encodes it again; `None` if it can't be decoded.

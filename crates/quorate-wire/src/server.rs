@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::{self, BoxFuture, FutureExt};
-use quorate_env::net::{BoxStream, Listener};
+use quorate_env::net::{BoxStream, Listener, secure};
 use quorate_env::serving::{Order, Orders};
 use quorate_env::{Env, timeout};
 use tokio::io::AsyncWriteExt;
@@ -194,25 +194,14 @@ impl Shared {
             return;
         };
         let shared = Arc::clone(self);
-        self.env.spawn(async move {
-            let (reader, sink) = link::split(stream);
-            shared.serve_connection(reader, sink, &from, place, order).await;
-        });
+        self.env.spawn(async move { shared.serve_connection(stream, &from, place, order).await });
     }
 
-    async fn serve_connection(
-        &self,
-        mut reader: Reader,
-        mut sink: Sink,
-        from: &str,
-        unproven: OwnedSemaphorePermit,
-        mut order: Order,
-    ) {
-        let handshake = self.authenticate(&mut reader, &mut sink, from);
-        let Some(authenticated) = order.until_stopped(handshake).await else { return };
+    async fn serve_connection(&self, stream: BoxStream, from: &str, unproven: OwnedSemaphorePermit, mut order: Order) {
+        let Some(authenticated) = order.until_stopped(self.authenticate(stream, from)).await else { return };
         drop(unproven);
         match authenticated {
-            Ok((peer, place)) => {
+            Ok((peer, place, reader, sink)) => {
                 connection::serve(&self.env, peer, &self.handler, reader, sink, order).await;
                 drop(place);
             }
@@ -220,20 +209,23 @@ impl Shared {
         }
     }
 
-    /// Runs the handshake, and reserves a place for the role of the other end.
-    async fn authenticate(
-        &self,
-        reader: &mut Reader,
-        sink: &mut Sink,
-        from: &str,
-    ) -> Result<(PeerInfo, OwnedSemaphorePermit), HandshakeError> {
-        let gate =
-            Gate { identity: self.config.identity.clone(), keys: self.config.keys.clone(), binding: Bytes::new() };
+    /// Runs the handshakes of the channel and of the connection, and reserves a place for the role of the other end.
+    async fn authenticate(&self, mut stream: BoxStream, from: &str) -> Result<Authenticated, HandshakeError> {
         let admit = |role| {
             let places = if role == Role::Peer { &self.peers } else { &self.clients };
             places.take()
         };
-        let handshake = handshake::accept(reader, sink, &gate, self.env.rng(), from, admit);
+        let handshake = async {
+            let security = secure(&mut stream).await.map_err(HandshakeError::of_stream)?;
+            let ServerConfig { identity, keys, .. } = self.config.clone();
+            let gate = Gate { identity, keys, security };
+            let (mut reader, mut sink) = link::split(stream);
+            let (peer, place) = handshake::accept(&mut reader, &mut sink, &gate, self.env.rng(), from, admit).await?;
+            Ok((peer, place, reader, sink))
+        };
         timeout(self.config.handshake_limit, handshake).await.map_err(|_| HandshakeError::TimedOut)?
     }
 }
+
+/// An authenticated connection, with its place.
+type Authenticated = (PeerInfo, OwnedSemaphorePermit, Reader, Sink);

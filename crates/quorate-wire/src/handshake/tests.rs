@@ -29,7 +29,7 @@ fn me() -> Introduction {
 }
 
 fn gate() -> Gate {
-    Gate { identity: Identity::new(0xC1, 0x5E), keys: Keys::shared(secret()), binding: Bytes::new() }
+    Gate { identity: Identity::new(0xC1, 0x5E), keys: Keys::shared(secret()), security: None }
 }
 
 /// One end of a connection in memory.
@@ -137,13 +137,20 @@ fn a_reflected_signature_is_detected() {
 
 #[test]
 fn both_ends_need_the_same_channel_binding() {
-    let bound = |binding: &'static [u8]| Introduction { binding: Bytes::from_static(binding), ..me() };
-    let gate = Gate { binding: Bytes::from_static(b"channel"), ..gate() };
-    assert!(through(bound(b"channel"), gate.clone(), |_, _| {}).iter().all(Result::is_ok));
-    for other in [&b""[..], b"channel2"] {
-        let errors = through(bound(other), gate.clone(), |_, _| {}).map(Result::unwrap_err);
-        assert_eq!(errors, [HandshakeError::WrongSecret, HandshakeError::WrongSecret]);
+    let bound = |binding: &[u8]| Introduction { binding: Bytes::copy_from_slice(binding), ..me() };
+    let over_tls = |is_certified| Gate { security: Some(Security { binding: [7; 32], is_certified }), ..gate() };
+    let errors = |me, gate| through(me, gate, |_, _| {}).map(Result::unwrap_err);
+    assert!(through(bound(&[7; 32]), over_tls(true), |_, _| {}).iter().all(Result::is_ok));
+    for other in [&[][..], &[8; 32]] {
+        let error = HandshakeError::OtherChannel;
+        assert_eq!(errors(bound(other), over_tls(true)), [error.clone(), error]);
     }
+    assert_eq!(errors(bound(&[7; 32]), gate())[0], HandshakeError::OtherChannel);
+
+    let error = HandshakeError::Uncertified;
+    assert_eq!(errors(bound(&[7; 32]), over_tls(false)), [error.clone(), error]);
+    let client = Introduction { role: Role::ReadWrite, purpose: Purpose::Client, ..bound(&[7; 32]) };
+    assert!(through(client, over_tls(false), |_, _| {}).iter().all(Result::is_ok), "clients need no certificate");
 }
 
 #[test]
@@ -212,6 +219,9 @@ fn encodings_match_the_golden_file() {
     line("refused-malformed", REFUSED, &Refusal::Malformed.encode());
     line("refused-time", REFUSED, &Refusal::TimedOut.encode());
     line("refused-busy", REFUSED, &Refusal::Busy.encode());
+    line("refused-channel", REFUSED, &Refusal::OtherChannel.encode());
+    line("refused-certificate", REFUSED, &Refusal::Uncertified.encode());
+    line("refused-plain", REFUSED, &Refusal::NeedsTls.encode());
     let golden: Vec<&str> = include_str!("../../tests/golden/handshake-v1.txt").lines().collect();
     assert_eq!(lines, golden, "\n{}", lines.join("\n"));
     assert_eq!(lines[0].len() - "hello ".len(), 2 * (HEADER_LEN + 44));

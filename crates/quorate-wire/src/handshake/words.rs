@@ -185,6 +185,9 @@ pub(super) enum Refusal {
     Malformed,
     TimedOut,
     Busy,
+    OtherChannel,
+    Uncertified,
+    NeedsTls,
 }
 
 impl Refusal {
@@ -195,10 +198,16 @@ impl Refusal {
             HandshakeError::OtherVersion { ours, .. } => Some(Self::OtherVersion(ours.clone())),
             HandshakeError::Malformed(_) => Some(Self::Malformed),
             HandshakeError::TimedOut => Some(Self::TimedOut),
+            HandshakeError::OtherChannel => Some(Self::OtherChannel),
+            HandshakeError::Uncertified => Some(Self::Uncertified),
+            // A client of TLS gets an answer that is none of TLS.
+            HandshakeError::SpeaksTls => Some(Self::Malformed),
             // Either the verdict has already reported it, or the connection is gone.
             HandshakeError::OtherCluster { .. }
             | HandshakeError::NotTheNode { .. }
             | HandshakeError::Busy
+            | HandshakeError::NeedsTls
+            | HandshakeError::Tls(_)
             | HandshakeError::Broken(_) => None,
         }
     }
@@ -215,6 +224,9 @@ impl Refusal {
             Self::Malformed => out.put_u8(3),
             Self::TimedOut => out.put_u8(4),
             Self::Busy => out.put_u8(5),
+            Self::OtherChannel => out.put_u8(6),
+            Self::Uncertified => out.put_u8(7),
+            Self::NeedsTls => out.put_u8(8),
         }
         out.freeze()
     }
@@ -227,6 +239,9 @@ impl Refusal {
             3 => Some(Self::Malformed),
             4 => Some(Self::TimedOut),
             5 => Some(Self::Busy),
+            6 => Some(Self::OtherChannel),
+            7 => Some(Self::Uncertified),
+            8 => Some(Self::NeedsTls),
             _ => None,
         }
     }
@@ -238,6 +253,9 @@ impl Refusal {
             Self::Malformed => HandshakeError::Malformed("it refused this end's message as malformed"),
             Self::TimedOut => HandshakeError::TimedOut,
             Self::Busy => HandshakeError::Busy,
+            Self::OtherChannel => HandshakeError::OtherChannel,
+            Self::Uncertified => HandshakeError::Uncertified,
+            Self::NeedsTls => HandshakeError::NeedsTls,
         }
     }
 }
