@@ -14,19 +14,29 @@ use crate::error::HandshakeError;
 /// The minimum time between two log lines with the same reason.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
+/// The most reasons that are told apart. Those of TLS are texts, whose number strangers may raise.
+const REASONS_MAX: usize = 64;
+
 /// The count of refused connections and the state of the log limit.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
     count: Counter,
-    /// The last log line of each reason. There are few reasons.
+    /// The last log line of each reason, the least recent first.
     logged: Mutex<Vec<Logged>>,
 }
 
 #[derive(Debug)]
 struct Logged {
-    reason: Discriminant<HandshakeError>,
+    reason: Reason,
     at: Instant,
     suppressed: u64,
+}
+
+/// The kind of an error; for errors of TLS, which have many reasons, also its text.
+type Reason = (Discriminant<HandshakeError>, Option<String>);
+
+fn reason_of(error: &HandshakeError) -> Reason {
+    (discriminant(error), matches!(error, HandshakeError::Tls(_)).then(|| error.to_string()))
 }
 
 impl Refusals {
@@ -44,21 +54,19 @@ impl Refusals {
     pub(super) fn record(&self, from: &str, error: &HandshakeError) {
         self.count.inc();
         let mut all = lock(&self.logged);
-        let (reason, now) = (discriminant(error), Instant::now());
-        let suppressed = match all.iter_mut().find(|logged| logged.reason == reason) {
-            None => {
-                all.push(Logged { reason, at: now, suppressed: 0 });
-                0
-            }
-            Some(logged) if now.saturating_duration_since(logged.at) < LOG_INTERVAL => {
-                logged.suppressed = logged.suppressed.saturating_add(1);
-                return;
-            }
-            Some(logged) => {
-                logged.at = now;
-                std::mem::take(&mut logged.suppressed)
-            }
-        };
+        let (reason, now) = (reason_of(error), Instant::now());
+        let known = all.iter().position(|logged| logged.reason == reason);
+        if let Some(logged) = known.and_then(|known| all.get_mut(known))
+            && now.saturating_duration_since(logged.at) < LOG_INTERVAL
+        {
+            logged.suppressed = logged.suppressed.saturating_add(1);
+            return;
+        }
+        let suppressed = known.map_or(0, |known| all.remove(known).suppressed);
+        if all.len() >= REASONS_MAX {
+            all.remove(0);
+        }
+        all.push(Logged { reason, at: now, suppressed: 0 });
         drop(all);
         if needs_an_operator(error) {
             tracing::warn!(from, %error, suppressed, "a connection was refused");
