@@ -16,6 +16,7 @@ use rustls::{CertificateError, Error, RootCertStore};
 use crate::error::{ChannelError, TlsError};
 use crate::files::TlsFiles;
 use crate::keychain::{Keychain, provider};
+use crate::names::is_name;
 use crate::net::host_of;
 
 /// The last second of the year 9999, beyond which no certificate is valid.
@@ -92,10 +93,6 @@ fn verify_chain(roots: &Arc<RootCertStore>, chain: &[CertificateDer<'static>], a
         Some(Error::InvalidCertificate(error)) if is_name(&error) => None,
         verified => verified,
     }
-}
-
-fn is_name(error: &CertificateError) -> bool {
-    matches!(error, CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. })
 }
 
 /// Returns why a client refuses a chain at some time. It checks names last.

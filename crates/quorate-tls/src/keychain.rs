@@ -20,6 +20,7 @@ use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use crate::error::{DAY_SECONDS, TlsError};
 use crate::files::{Contents, Identity, TlsFiles};
 use crate::inspect;
+use crate::names::AnyName;
 
 /// How often the files are looked at, at most; and, while connections are made, at least.
 pub const CHECK_EVERY: Duration = Duration::from_secs(1);
@@ -49,6 +50,8 @@ struct Seen {
 /// The configurations of both sides of a connection.
 pub(crate) struct Configs {
     pub client: Arc<ClientConfig>,
+    /// For connections to this process itself.
+    pub own: Arc<ClientConfig>,
     /// For connections of nodes and their clients: a certificate of the other end is asked for, and verified if it has
     /// one. `None` without a certificate of this end.
     pub for_nodes: Option<Arc<ServerConfig>>,
@@ -137,7 +140,7 @@ impl Configs {
             warn_of_end(env, &roots, chain);
         }
         let maker = Maker { files, clock: Arc::new(Clock(env.clone())), roots };
-        let client = maker.client(identity.as_ref())?;
+        let (client, own) = (maker.client(identity.as_ref(), false)?, maker.client(identity.as_ref(), true)?);
         let (for_nodes, for_others) = match &identity {
             None => (None, None),
             Some(identity) => {
@@ -145,7 +148,7 @@ impl Configs {
                 (Some(for_nodes), Some(maker.server(Arc::new(NoClientAuth), identity)?))
             }
         };
-        Ok(Self { client, for_nodes, for_others })
+        Ok(Self { client, own, for_nodes, for_others })
     }
 }
 
@@ -173,12 +176,17 @@ struct Maker<'a> {
 }
 
 impl Maker<'_> {
-    fn client(&self, identity: Option<&Identity>) -> Result<Arc<ClientConfig>, TlsError> {
+    fn client(&self, identity: Option<&Identity>, has_any_name: bool) -> Result<Arc<ClientConfig>, TlsError> {
         let clock = Arc::clone(&self.clock);
         let builder = ClientConfig::builder_with_details(provider(), clock).with_safe_default_protocol_versions();
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::clone(&self.roots), provider()).build();
         let verifier = verifier.map_err(|error| TlsError::Roots(Cause::from(error)))?;
-        let builder = builder.map_err(|error| self.unusable(error))?.with_webpki_verifier(verifier);
+        let builder = builder.map_err(|error| self.unusable(error))?;
+        let builder = if has_any_name {
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyName(verifier)))
+        } else {
+            builder.with_webpki_verifier(verifier)
+        };
         let mut config = match identity {
             None => builder.with_no_client_auth(),
             Some((chain, key)) => {

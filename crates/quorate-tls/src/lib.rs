@@ -11,7 +11,8 @@
 //!
 //! # Invariants
 //!
-//! - The end that connects always verifies the certificate of the other end, and that it covers the called host.
+//! - The end that connects always verifies the certificate of the other end, and that it covers the called host; only
+//!   a process that calls itself, perhaps at an address without a host, takes any name.
 //! - No session is resumed: each connection proves both ends anew, under the certificates and the CAs of its time.
 //! - Every channel has a binding of its own, which no third party can compute; so TLS 1.2 is spoken only with the
 //!   extended master secret.
@@ -25,6 +26,7 @@ mod error;
 mod files;
 mod inspect;
 mod keychain;
+mod names;
 mod net;
 mod peek;
 mod stream;

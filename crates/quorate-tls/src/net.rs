@@ -33,8 +33,8 @@ pub struct TlsNet {
 struct Names {
     /// Of whichever node is called.
     all: Option<String>,
-    /// An address, and the host whose certificate is expected there.
-    at: Option<(String, String)>,
+    /// The address of this process itself, which may name no host.
+    own: Option<String>,
 }
 
 /// How listeners treat those that connect.
@@ -59,10 +59,10 @@ impl TlsNet {
         self
     }
 
-    /// Expects the certificate of `host` at an address that names no host, as that of a listener may.
+    /// Expects a certificate of any name at this address, that of a listener of this process. It may name no host.
     #[must_use]
-    pub fn with_host_at(mut self, addr: impl Into<String>, host: impl Into<String>) -> Self {
-        self.names.at = Some((addr.into(), host.into()));
+    pub fn with_own_addr(mut self, addr: impl Into<String>) -> Self {
+        self.names.own = Some(addr.into());
         self
     }
 
@@ -89,8 +89,7 @@ impl TlsNet {
 impl Names {
     /// Returns the name that the certificate at an address must have.
     fn at(&self, addr: &str) -> Result<ServerName<'static>, ChannelError> {
-        let own = self.at.as_ref().filter(|(at, _)| at == addr).map(|(_, host)| host.as_str());
-        let name = self.all.as_deref().or(own).unwrap_or_else(|| host_of(addr));
+        let name = self.all.as_deref().unwrap_or_else(|| host_of(addr));
         ServerName::try_from(name.to_owned()).map_err(|_| ChannelError::BadName(name.to_owned()))
     }
 }
@@ -104,10 +103,12 @@ pub(crate) fn host_of(addr: &str) -> &str {
 impl Net for TlsNet {
     fn connect(&self, addr: &str) -> BoxFuture<'static, io::Result<BoxStream>> {
         let (connecting, name, keychain) = (self.below.connect(addr), self.names.at(addr), self.keychain.clone());
+        let is_own = self.names.own.as_deref() == Some(addr);
         async move {
             let stream = connecting.await?;
             let handshake = async move {
-                let connector = TlsConnector::from(Arc::clone(&keychain.fresh().await.client));
+                let configs = keychain.fresh().await;
+                let connector = TlsConnector::from(Arc::clone(if is_own { &configs.own } else { &configs.client }));
                 Ok(connector.connect(name?, Peeked::untouched(stream)).await?.into())
             };
             Ok(Box::new(TlsStream::new(handshake.boxed())) as BoxStream)

@@ -24,15 +24,19 @@ mod print;
 mod schema;
 mod secret;
 mod sources;
+mod tls;
 mod value;
 
 pub use error::ConfigError;
 pub use nearest::{mistyped, nearest};
 pub use print::{print, template};
 pub use quorate_consensus::{Durability, Timing};
+pub use quorate_tls::Ca;
 pub use schema::{Key, Schema, Shown, Wrong};
 pub use secret::SecretSource;
 pub use sources::Sources;
+pub(crate) use tls::over;
+pub use tls::{ClientTls, TlsConfig};
 pub use value::{Given, addresses, size, time};
 
 /// The default deadline of a call.
@@ -74,6 +78,8 @@ pub struct Config {
     pub members: BTreeMap<String, String>,
     /// The secret that all nodes and clients of the cluster share, at least 16 bytes.
     pub secret: SecretSource,
+    /// TLS for all connections of the node; `None` for connections in the clear.
+    pub tls: Option<TlsConfig>,
     /// Intervals and deadlines of consensus.
     pub timing: Timing,
     /// The condition for acknowledging a write. It is fixed when the cluster is founded, and the same on all nodes.
@@ -143,6 +149,7 @@ impl Default for Config {
             advertise: None,
             members: BTreeMap::new(),
             secret: SecretSource::default(),
+            tls: None,
             timing: Timing::default(),
             durability: Durability::default(),
             keep_log_bytes: KEEP_LOG_BYTES,
@@ -197,6 +204,9 @@ impl Config {
         }
         if self.members.len() > 1 && self.secret == SecretSource::Kept {
             return invalid("the nodes of a cluster must share a secret: set 'secret_file' on each of them".to_owned());
+        }
+        if let Some(tls) = &self.tls {
+            tls.check()?;
         }
         if !self.sql.page_size.is_power_of_two() || !(4096..=65536).contains(&self.sql.page_size) {
             return invalid(format!(

@@ -78,7 +78,7 @@ pub mod types;
 mod verify;
 
 pub use admin::Admin;
-pub use config::{Config, SecretSource};
+pub use config::{Ca, ClientTls, Config, SecretSource, TlsConfig};
 pub use error::{Error, StartError};
 pub use level::Level;
 pub use migrations::Migrations;

@@ -24,7 +24,7 @@ use tokio::sync::oneshot;
 
 use crate::admin::Admin;
 use crate::backup::{BackupError, BackupInfo, BackupOptions};
-use crate::config::{Config, SecretSource};
+use crate::config::{Config, SecretSource, over};
 use crate::error::{Error, StartError};
 use crate::hooks::SimHooks;
 use crate::level::Level;
@@ -341,6 +341,8 @@ async fn open(env: &Env, config: &Config, hooks: SimHooks) -> Result<Opened, Sta
     let (claim, env) = Claim::take(env, &config.data_dir).await?;
     restore::check_finished(env.disk().as_ref(), &config.data_dir)?;
     let secret = config.secret.resolve(&env, &config.data_dir)?;
+    let tls = config.tls_net(&env)?;
+    let env = over(tls.clone(), &env);
     let service = ClientService::default();
     let (open_store, opened) = store_opener(&env, config, hooks.clone());
     let (log, handler) = (config.data_dir.join(LOG_DIR), Arc::new(service.clone()));
@@ -362,8 +364,9 @@ async fn open(env: &Env, config: &Config, hooks: SimHooks) -> Result<Opened, Sta
         tracing::warn!("not every voter has the functions and collations of this node: writes can't use them yet");
         drop(env.spawn(extensions::enable(Arc::downgrade(&gateway))));
     }
-    let own = ClientConfig::new([gateway.consensus.local_addr()], SecretSource::Kept);
-    let operators = Nodes::new(&env, &own, Role::Admin, secret);
+    let own = gateway.consensus.local_addr();
+    let outside = over(tls.map(|net| net.with_own_addr(own)), &env);
+    let operators = Nodes::new(&outside, &ClientConfig::new([own], SecretSource::Kept), Role::Admin, secret);
     let (runtime, owner) = Runtime::here(&env);
     Ok((claim, Started { gateway, runtime, operators }, owner))
 }

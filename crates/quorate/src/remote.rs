@@ -11,7 +11,7 @@ use quorate_wire::{Role, Secret};
 use tokio::sync::{oneshot, watch};
 
 use crate::admin::Admin;
-use crate::config::{ConfigError, DEADLINE_DEFAULT, SecretSource};
+use crate::config::{ClientTls, ConfigError, DEADLINE_DEFAULT, SecretSource};
 use crate::error::Error;
 use crate::level::Level;
 use crate::runtime::Runtime;
@@ -42,6 +42,8 @@ pub struct ClientConfig {
     pub addrs: Vec<String>,
     /// The secret that all nodes and clients of the cluster share.
     pub secret: SecretSource,
+    /// TLS for all connections; `None` for connections in the clear.
+    pub tls: Option<ClientTls>,
     /// Whether the client uses only the first of `addrs`, for example to read what that node has applied. That node
     /// forwards writes to the leader.
     pub pinned: bool,
@@ -55,12 +57,18 @@ impl ClientConfig {
     /// Returns a configuration for the nodes at these addresses.
     pub fn new(addrs: impl IntoIterator<Item = impl Into<String>>, secret: SecretSource) -> Self {
         let addrs = addrs.into_iter().map(Into::into).collect();
-        Self { addrs, secret, pinned: false, read_only: false, deadline: DEADLINE_DEFAULT }
+        Self { addrs, secret, tls: None, pinned: false, read_only: false, deadline: DEADLINE_DEFAULT }
     }
 
     /// Returns a configuration that uses only this node; see [`ClientConfig::pinned`](#structfield.pinned).
     pub fn pinned(addr: impl Into<String>, secret: SecretSource) -> Self {
         Self { pinned: true, ..Self::new([addr], secret) }
+    }
+
+    /// Sets [`ClientConfig::tls`].
+    #[must_use]
+    pub fn with_tls(self, tls: ClientTls) -> Self {
+        Self { tls: Some(tls), ..self }
     }
 
     /// Sets [`ClientConfig::pinned`](#structfield.pinned).
@@ -81,15 +89,16 @@ impl ClientConfig {
         Self { deadline, ..self }
     }
 
-    /// Returns the secret, if the rest of the configuration is valid. Blocks.
-    pub(crate) fn resolve(&self, env: &Env) -> Result<Secret, ConfigError> {
+    /// Returns the secret, and `env` with the network of the client, if the rest of the configuration is valid. Blocks.
+    pub(crate) fn resolve(&self, env: &Env) -> Result<(Secret, Env), ConfigError> {
         if self.addrs.is_empty() {
             return Err(ConfigError::Missing("addrs"));
         }
         if self.secret == SecretSource::Kept {
             return Err(ConfigError::Secret("a client has no secret of its own: name a file, or a variable".into()));
         }
-        self.secret.resolve(env, Path::new(""))
+        let secret = self.secret.resolve(env, Path::new(""))?;
+        Ok((secret, self.tls.as_ref().map_or_else(|| Ok(env.clone()), |tls| tls.env(env))?))
     }
 }
 
@@ -169,7 +178,7 @@ impl Client {
     /// Runs [`Client::connect`] in another environment, for simulations.
     #[doc(hidden)]
     pub async fn connect_in(env: Env, config: ClientConfig) -> Result<Self, ConnectError> {
-        let secret = config.resolve(&env)?;
+        let (secret, env) = config.resolve(&env)?;
         let (runtime, alive) = start_runtime(&env).await?;
         let (role, admin_role) =
             if config.read_only { (Role::ReadOnly, Role::ReadOnly) } else { (Role::ReadWrite, Role::Admin) };

@@ -19,7 +19,7 @@ use quorate_sql::backup::{self, Backup, FileError};
 use quorate_sql::generation;
 use tokio::sync::oneshot;
 
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, over};
 use crate::error::StartError;
 use crate::node::{Claim, LOG_DIR};
 
@@ -186,7 +186,8 @@ async fn run(env: &Env, file: &Path, config: &Config, options: &RestoreOptions) 
         claims.push(Claim::take(env, other).await?);
     }
     let consensus = config.consensus(config.secret.resolve(&inside, &config.data_dir)?);
-    check_nobody_lives(&inside, &consensus).await?;
+    let outside = over(config.tls_net(&inside)?, &inside);
+    check_nobody_lives(&outside, &consensus).await?;
     let directories = Directories { env: inside, dir: config.data_dir.clone(), others: options.others.clone() };
     directories.check(options.replace)?;
     prepare(directories, file.to_owned(), backup, consensus).await

@@ -6,7 +6,7 @@ use std::time::Duration;
 use quorate_consensus::{Durability, Timing};
 use quorate_sql::extensions::Extensions;
 
-use super::{Config, SecretSource, SqlOptions};
+use super::{Config, SecretSource, SqlOptions, TlsConfig};
 
 /// Each setter sets the field of its name.
 impl Config {
@@ -45,6 +45,12 @@ impl Config {
     #[must_use]
     pub fn with_secret(self, secret: SecretSource) -> Self {
         Self { secret, ..self }
+    }
+
+    /// Sets [`Config::tls`].
+    #[must_use]
+    pub fn with_tls(self, tls: TlsConfig) -> Self {
+        Self { tls: Some(tls), ..self }
     }
 
     /// Sets [`Config::timing`].

@@ -72,6 +72,9 @@ pub enum ConfigError {
     /// The secret can't be read or is not valid.
     #[error("the secret: {0}")]
     Secret(#[source] Cause),
+    /// The files of TLS can't be used.
+    #[error("TLS: {0}")]
+    Tls(#[source] Cause),
     /// The settings are invalid or contradict each other.
     #[error(transparent)]
     Invalid(Cause),

@@ -6,7 +6,7 @@ use quorate_env::Cause;
 
 use super::schema::{Key, Schema, Shown, Wrong};
 use super::value::{Given, addresses, size, time};
-use super::{Config, ConfigError, Durability, SecretSource, SqlOptions, Timing};
+use super::{Config, ConfigError, Durability, SecretSource, SqlOptions, Timing, tls};
 
 impl Schema for Config {
     fn keys() -> Vec<Key<Self>> {
@@ -22,6 +22,7 @@ impl Schema for Config {
             )
             .example("{ a = \"10.0.0.1:7001\", b = \"10.0.0.2:7001\", c = \"10.0.0.3:7001\" }"),
         );
+        keys.extend(tls::keys());
         keys.extend(timing().map(|key| key.within(|config: &Self| &config.timing, |config| &mut config.timing)));
         keys.extend(sql().map(|key| key.within(|config: &Self| &config.sql, |config| &mut config.sql)));
         keys

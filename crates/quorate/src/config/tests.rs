@@ -21,6 +21,10 @@ const FULL: &str = r#"
     [members]
     a = "a.example:7001"
     b = "b.example:7001"
+    [tls]
+    certificate = "a.crt"
+    key = "a.key"
+    ca = "ca.crt"
     [timing]
     heartbeat = "100 ms"
     election_min = "1 s"
@@ -48,6 +52,7 @@ fn every_key_is_read() {
         advertise: Some("a.example:7001".to_owned()),
         members: [("a", "a.example:7001"), ("b", "b.example:7001")].map(|(k, v)| (k.to_owned(), v.to_owned())).into(),
         secret: SecretSource::Inline("0123456789abcdef".to_owned()),
+        tls: Some(TlsConfig::new("a.crt", "a.key", Ca::File("ca.crt".into()))),
         timing: Timing {
             heartbeat: Duration::from_millis(100),
             election_min: Duration::from_secs(1),
@@ -95,6 +100,8 @@ fn errors_name_what_is_wrong() {
         ("secret = \"a\"\nsecret_env = \"B\"", "set one of 'secret_env' and 'secret'"),
         ("[members]\nb = \"x:1\"", "this node's name, 'node', is not one of the members: b"),
         ("[members]\nnode = \"x:1\"\nb = \"x:2\"", "the nodes of a cluster must share a secret"),
+        ("[tls]\nkey = \"x\"", "'tls.certificate' is missing"),
+        ("[tls]\ncertificate = \"x\"", "'tls.key' is missing"),
         ("[sql]\npage_size = 1000", "'sql.page_size' is 1000"),
         ("[sql]\nreaders = 0", "'sql.readers' is 0"),
         ("[sql]\nquery_timeout = \"0 s\"", "'sql.query_timeout' is 0"),
@@ -133,8 +140,12 @@ fn a_kept_secret_is_drawn_once_and_private() {
 fn paths_in_a_file_are_relative_to_it() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("quorate.toml");
-    std::fs::write(&path, "data_dir = \"d\"\nsecret_file = \"s\"").unwrap();
+    let tls = "[tls]\ncertificate = \"c\"\nkey = \"/k\"\nca = ";
+    std::fs::write(&path, format!("data_dir = \"d\"\nsecret_file = \"s\"\n{tls}\"ca\"")).unwrap();
     let config = Config::load(&path).unwrap();
+    assert_eq!(config.tls, Some(TlsConfig::new(dir.path().join("c"), "/k", Ca::File(dir.path().join("ca")))));
+    let system = Config::from_toml(&format!("data_dir = \"d\"\n{tls}\"system\"")).unwrap();
+    assert_eq!(system.tls, Some(TlsConfig::new("c", "/k", Ca::System)));
     assert_eq!(config.data_dir, dir.path().join("d"));
     assert_eq!(config.secret, SecretSource::File(dir.path().join("s")));
     let missing = Config::load(dir.path().join("none")).unwrap_err();

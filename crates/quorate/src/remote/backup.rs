@@ -60,7 +60,7 @@ pub async fn backup_in(
     file: impl AsRef<Path>,
     options: &BackupOptions,
 ) -> Result<BackupInfo, BackupError> {
-    let secret = config.resolve(&env).map_err(ConnectError::from)?;
+    let (secret, env) = config.resolve(&env).map_err(ConnectError::from)?;
     let (runtime, alive) = start_runtime(&env).await?;
     let fetched = runtime.run(async {
         let nodes = Nodes::new(&env, &config, Role::Admin, secret).staying();

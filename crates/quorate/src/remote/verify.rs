@@ -57,7 +57,7 @@ pub async fn verify(config: ClientConfig) -> Result<Verification, VerifyError> {
 ///
 /// Returns the errors of [`verify`].
 pub async fn verify_in(env: Env, config: ClientConfig) -> Result<Verification, VerifyError> {
-    let secret = config.resolve(&env).map_err(ConnectError::from)?;
+    let (secret, env) = config.resolve(&env).map_err(ConnectError::from)?;
     let (runtime, alive) = start_runtime(&env).await?;
     let nodes = Arc::new(Nodes::new(&env, &config, Role::Admin, secret.clone()));
     let client = Submitter::new(runtime.clone(), Box::new(Network::new(Arc::clone(&nodes), Arc::new(alive))));
