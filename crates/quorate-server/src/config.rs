@@ -11,10 +11,10 @@
 //! ```
 
 use quorate::config::{Given, Key, Schema, Wrong};
-use quorate::{Config, config::ConfigError};
+use quorate::{Config, TlsConfig, config::ConfigError};
 
 /// The configuration of a server.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ServerConfig {
     /// The configuration of its node.
     pub node: Config,
@@ -22,8 +22,23 @@ pub struct ServerConfig {
     pub http_listen: Option<String>,
     /// Whether the HTTP port serves SQL too.
     pub http_sql: bool,
+    /// Whether the HTTP port uses the TLS of the node, if the node has TLS.
+    pub http_tls: bool,
     /// The configuration of its log.
     pub log: LogConfig,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self { node: Config::default(), http_listen: None, http_tls: true, log: LogConfig::default() }
+    }
+}
+
+impl ServerConfig {
+    /// Returns the TLS of the HTTP port; `None` if it serves in the clear.
+    pub fn http_certificates(&self) -> Option<&TlsConfig> {
+        self.node.tls.as_ref().filter(|_| self.http_tls)
+    }
 }
 
 /// The configuration of the log that a server writes to its standard error.
@@ -88,6 +103,12 @@ impl Schema for ServerConfig {
                 |server| server.http_sql.into(),
             ),
             Key::new(
+                "http.tls",
+                "Whether HTTP uses the certificate in [tls], if there is one; clients of HTTP need no certificate.",
+                |server: &mut Self, given| given.flag().map(|is_on| server.http_tls = is_on),
+                |server| server.http_tls.into(),
+            ),
+            Key::new(
                 "log.level",
                 "The level of the log on the standard error: off, error, warn or info.",
                 |server: &mut Self, given| named(given, &LogLevel::NAMES).map(|level| server.log.level = level),
@@ -140,6 +161,11 @@ mod tests {
         assert_eq!(server.node, Config::single("d"));
         assert_eq!(server.http_listen.as_deref(), Some("x:1"));
         assert_eq!(server.log, LogConfig { level: LogLevel::Warn, format: LogFormat::Json });
+        assert_eq!(server.http_certificates(), None);
+        let tls = "data_dir = \"d\"\ntls.certificate = \"c\"\ntls.key = \"k\"\n";
+        let server = read(tls).unwrap();
+        assert_eq!(server.http_certificates(), server.node.tls.as_ref());
+        assert_eq!(read(&format!("{tls}http.tls = false")).unwrap().http_certificates(), None);
         let wrong = read("data_dir = \"d\"\n[log]\nlevel = \"loud\"").unwrap_err().to_string();
         assert_eq!(wrong, "'log.level' is 'loud': use one of off, error, warn, info");
         let wrong = read("data_dir = \"d\"\nhtpp.listen = \"x\"").unwrap_err().to_string();

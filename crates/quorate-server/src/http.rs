@@ -7,21 +7,22 @@
 //! - A new connection always gets a place. If all are taken, the address with the most loses its oldest (`places`).
 //! - The number of connections, the size and number of headers, and the time for each step of a request are limited. A
 //!   request that exceeds a limit loses its connection; other connections are not affected.
-//! - There is no TLS and no authentication: any client that can connect may read the answers. SQL over HTTP is served
-//!   only where no other machine can connect.
+//! - There is no authentication: any client that can connect may read the answers, which TLS protects on the way. SQL
+//!   over HTTP is served only where no other machine can connect.
 
 use std::pin::pin;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use futures_util::future::{pending, select};
-use quorate::{Node, Observer, Sql};
+use quorate::{Node, Observer, Sql, TlsConfig};
 use quorate_env::net::Listener;
 use quorate_env::serving::{Order, Orders};
 use quorate_env::{Env, timeout, unpoisoned};
 use quorate_http::port::is_loopback;
 use quorate_http::port::places::Places;
 use quorate_http::{Doors, Options};
+use quorate_tls::{Keychain, TlsError, TlsNet};
 use tokio::sync::{oneshot, watch};
 
 pub use crate::ask::ANSWER_TIME_MAX;
@@ -63,6 +64,10 @@ pub const STOP_TIME_MAX: Duration = Duration::from_secs(2);
 /// The pause after a listener failed to accept a connection, for example because no file descriptor was left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// The answer to a client that does not speak TLS on a port that does.
+const TLS_ONLY: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\ncontent-length: 38\r\n\
+    connection: close\r\n\r\nThis port speaks TLS only: use https.\n";
+
 /// Why the port could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -78,10 +83,13 @@ pub enum ServeError {
     },
     /// SQL would be open to other machines.
     #[error(
-        "SQL over HTTP has neither encryption nor users yet, and {0} can be reached from other machines: let \
+        "SQL over HTTP has no users yet, and {0} can be reached from other machines: let \
          'http.listen' name an address of this machine only, or leave 'http.sql' off"
     )]
     Open(String),
+    /// The certificate can't be used.
+    #[error("can't serve HTTP over TLS: {0}; check 'tls' in the configuration")]
+    Tls(#[source] TlsError),
     /// The operating system could not start a thread.
     #[error("can't start a thread: {0}")]
     Thread(#[source] std::io::Error),
@@ -90,7 +98,7 @@ pub enum ServeError {
 impl ServeError {
     /// Returns whether the same call may succeed later without intervention.
     pub fn is_retryable(&self) -> bool {
-        !matches!(self, Self::Open(_))
+        !matches!(self, Self::Open(_) | Self::Tls(_))
     }
 }
 
@@ -127,6 +135,18 @@ pub struct HttpServer {
 /// If the address is in use, or does not belong to this machine.
 pub async fn serve(listen: &str) -> Result<HttpServer, ServeError> {
     serve_in(&Env::real(), listen).await
+}
+
+/// [`serve`] over TLS. Clients are not asked for a certificate. Those that don't speak TLS get an answer that says so.
+///
+/// # Errors
+///
+/// Those of [`serve`], and [`ServeError::Tls`] if the certificate can't be used.
+pub async fn serve_tls(listen: &str, tls: &TlsConfig) -> Result<HttpServer, ServeError> {
+    let env = Env::real();
+    let keychain = Keychain::open(&env, tls.files()).map_err(ServeError::Tls)?;
+    let net = TlsNet::new(&env, keychain).without_client_certificates().with_answer_to_plain(TLS_ONLY);
+    serve_in(&net.env(&env), listen).await
 }
 
 /// [`serve`] with another [`Env`], for simulations.
