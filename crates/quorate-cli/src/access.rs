@@ -1,12 +1,13 @@
-//! The addresses that a command connects to, and the secret that it authenticates with.
+//! The addresses that a command connects to, the secret that it authenticates with, and the CA that it trusts.
 //!
 //! The secret comes from the first of these that applies: `--secret-file`; `--config`; the variable `QUORATE_SECRET`;
 //! the data directory, if its cluster contains the node; the cluster on this machine that `quorate dev` registered for
-//! the address.
+//! the address. The CA comes from `--ca`, `--config`, or the variable `QUORATE_TLS_CA`; without one, the connections
+//! are in the clear.
 
 use std::path::Path;
 
-use quorate::{ClientConfig, Config, SecretSource};
+use quorate::{Ca, ClientConfig, ClientTls, Config, SecretSource};
 
 use crate::cluster_file::ClusterFile;
 use crate::dev::registry;
@@ -17,6 +18,11 @@ use crate::settings::{self, secret_file};
 /// The environment variable that may hold the secret.
 const VARIABLE: &str = "QUORATE_SECRET";
 
+/// The environment variable that may hold the file with the CA.
+const CA_VARIABLE: &str = "QUORATE_TLS_CA";
+/// In place of a file, the CAs that this machine trusts.
+const SYSTEM_CA: &str = "system";
+
 /// How to reach a cluster.
 #[derive(Clone, Debug)]
 pub struct Access {
@@ -24,6 +30,8 @@ pub struct Access {
     pub addrs: Vec<String>,
     /// The secret that the cluster's members and clients share.
     pub secret: SecretSource,
+    /// TLS of the connections, if the cluster uses it.
+    pub tls: Option<ClientTls>,
     /// Whether only that one node may answer, and no other in its place.
     pub pinned: bool,
 }
@@ -37,7 +45,8 @@ impl Access {
         let given = given_secret(args);
         if let Some(node) = &args.node {
             let secret = given.map_or_else(|| secret_of(node, &args.data_dir), Ok)?;
-            return Ok(Self { addrs: vec![node.clone()], secret, pinned: true });
+            let tls = given_tls(args.ca.as_deref());
+            return Ok(Self { addrs: vec![node.clone()], secret, tls, pinned: true });
         }
         let Some(file) = ClusterFile::read(&args.data_dir)? else {
             let dir = args.data_dir.display();
@@ -46,17 +55,27 @@ impl Access {
             )));
         };
         let secret = given.unwrap_or_else(|| SecretSource::File(secret_file(&args.data_dir)));
-        Ok(Self { addrs: file.addrs(), secret, pinned: false })
+        // `quorate dev` uses no TLS, whatever the variable says.
+        let tls = args.ca.as_deref().map(of_ca);
+        Ok(Self { addrs: file.addrs(), secret, tls, pinned: false })
     }
 
     /// Returns the same as a configuration of the client library.
     pub fn remote(&self) -> ClientConfig {
-        ClientConfig::new(self.addrs.clone(), self.secret.clone()).with_pinned(self.pinned)
+        let mut config = ClientConfig::new(self.addrs.clone(), self.secret.clone()).with_pinned(self.pinned);
+        config.tls.clone_from(&self.tls);
+        config
+    }
+
+    /// Returns the same for one node alone.
+    pub fn remote_at(&self, addr: &str) -> ClientConfig {
+        let only = Self { addrs: vec![addr.to_owned()], pinned: true, ..self.clone() };
+        only.remote()
     }
 
     /// Returns the cluster of the node that `file` configures.
     fn configured(file: &Path, args: &AccessArgs) -> Result<Self> {
-        let access = Self::of_config(&settings::load(file)?.node, args.secret_file.as_deref());
+        let access = Self::of_config(&settings::load(file)?.node, args.secret_file.as_deref(), args.ca.as_deref());
         if let Some(node) = &args.node {
             return Ok(Self { addrs: vec![node.clone()], pinned: true, ..access });
         }
@@ -68,7 +87,7 @@ impl Access {
     }
 
     /// Returns all nodes of the cluster that `config` belongs to, with no address if the configuration names none.
-    pub fn of_config(config: &Config, given: Option<&Path>) -> Self {
+    pub fn of_config(config: &Config, given: Option<&Path>, ca: Option<&Path>) -> Self {
         let secret = match (given, &config.secret) {
             (Some(file), _) => SecretSource::File(file.to_owned()),
             (None, SecretSource::Kept) => SecretSource::File(secret_file(&config.data_dir)),
@@ -76,13 +95,22 @@ impl Access {
         };
         let own = config.advertise.as_ref().or(config.listen.as_ref());
         let addrs = config.members.values().chain(own).cloned().collect();
-        Self { addrs, secret, pinned: false }
+        let tls = ca.map(of_ca).or_else(|| config.tls.as_ref().map(|tls| ClientTls::new(tls.ca.clone())));
+        Self { addrs, secret, tls, pinned: false }
     }
 }
 
 fn given_secret(args: &AccessArgs) -> Option<SecretSource> {
     let file = args.secret_file.clone().map(SecretSource::File);
     file.or_else(|| std::env::var_os(VARIABLE).map(|_| SecretSource::Variable(VARIABLE.to_owned())))
+}
+
+fn given_tls(ca: Option<&Path>) -> Option<ClientTls> {
+    ca.map(of_ca).or_else(|| std::env::var_os(CA_VARIABLE).map(|path| of_ca(Path::new(&path))))
+}
+
+fn of_ca(path: &Path) -> ClientTls {
+    ClientTls::new(if path == Path::new(SYSTEM_CA) { Ca::System } else { Ca::File(path.to_owned()) })
 }
 
 /// Returns the secret of the cluster on this machine that the node belongs to.

@@ -6,10 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use quorate::{
-    ClientConfig,
-    backup::{BackupError, BackupOptions, BackupProgress, FileError, TellProgress},
-};
+use quorate::backup::{BackupError, BackupOptions, BackupProgress, FileError, TellProgress};
 use quorate_env::lock;
 use quorate_shell::format::size;
 
@@ -54,8 +51,7 @@ pub struct BackupArgs {
 /// Runs the command.
 pub async fn run(args: &BackupArgs) -> Result<()> {
     let begun = Instant::now();
-    let access = Access::find(&args.access)?;
-    let mut config = ClientConfig::new(access.addrs, access.secret).with_pinned(access.pinned);
+    let mut config = Access::find(&args.access)?.remote();
     config.deadline = args.timeout.unwrap_or(config.deadline);
     let progress = std::io::stderr().is_terminal().then(progress_line);
     let options = BackupOptions { replace: args.force, level: args.level.into(), progress };

@@ -15,14 +15,14 @@ const START_MAX: Duration = Duration::from_secs(120);
 const START_POLL: Duration = Duration::from_millis(20);
 
 /// Returns the status that a node reports.
-pub async fn status(addr: &str, secret: &SecretSource) -> Result<Status> {
-    connect_to(addr, secret).await?.status().await.map_err(of_one_node)
+pub async fn status(node: ClientConfig) -> Result<Status> {
+    connect_to(node).await?.status().await.map_err(of_one_node)
 }
 
 /// Waits until a node that starts answers linearizable reads.
 pub async fn wait_for_reads(addr: &str, secret: &SecretSource) -> Result<()> {
     let read = || async {
-        let client = connect_to(addr, secret).await?;
+        let client = connect_to(plain(addr, secret)).await?;
         client.sql().query("SELECT 1", ()).await.map_err(Error::of)
     };
     until_answered(read).await
@@ -30,23 +30,27 @@ pub async fn wait_for_reads(addr: &str, secret: &SecretSource) -> Result<()> {
 
 /// Waits until a node that starts answers.
 pub async fn wait_for_status(addr: &str, secret: &SecretSource) -> Result<()> {
-    until_answered(|| status(addr, secret)).await
+    until_answered(|| status(plain(addr, secret))).await
 }
 
 /// Returns the number of the leader according to the first node that answers. The nodes of `quorate dev` have numbers
 /// as names.
 pub async fn leader(addrs: &[String], secret: &SecretSource) -> Option<u64> {
     for addr in addrs {
-        if let Ok(status) = status(addr, secret).await {
+        if let Ok(status) = status(plain(addr, secret)).await {
             return status.leader().and_then(|leader| leader.name.parse().ok());
         }
     }
     None
 }
 
-async fn connect_to(addr: &str, secret: &SecretSource) -> Result<Client> {
-    let config = ClientConfig::pinned(addr, secret.clone()).with_deadline(STATUS_MAX);
-    Client::connect(config).await.map_err(of_connecting)
+/// The nodes of `quorate dev` use no TLS.
+fn plain(addr: &str, secret: &SecretSource) -> ClientConfig {
+    ClientConfig::pinned(addr, secret.clone())
+}
+
+async fn connect_to(node: ClientConfig) -> Result<Client> {
+    Client::connect(node.with_deadline(STATUS_MAX)).await.map_err(of_connecting)
 }
 
 /// Describes why connecting to one node failed. The library's message would speak of a cluster.

@@ -3,6 +3,7 @@
 //! It is a list of small checks. Each takes plain facts that were gathered before, and returns findings. So a check can
 //! be tested on any machine, and a fact that could not be gathered is a finding; it does not end the list.
 
+mod certificates;
 mod clocks;
 mod cluster;
 mod config;
@@ -51,6 +52,9 @@ pub struct DoctorArgs {
     /// A file with the cluster's secret
     #[arg(long, value_name = "FILE")]
     pub secret_file: Option<PathBuf>,
+    /// A file with the CA of the cluster, or "system"
+    #[arg(long, value_name = "FILE")]
+    pub ca: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -78,6 +82,13 @@ pub async fn run(args: &DoctorArgs) -> Result<()> {
     let timing = aim.config.as_ref().map_or_else(Timing::default, |config| config.timing);
     if let Some(dir) = &aim.dir {
         findings.extend(local(dir, &aim.secrets, timing));
+    }
+    if let Some(config) = &aim.config
+        && let Some(tls) = &config.tls
+    {
+        let (facts, mode) = (certificates::Facts::gather(config, tls), directory::mode(&tls.key));
+        findings.extend(certificates::check(&facts));
+        findings.extend(directory::check_key(&tls.key, mode));
     }
     if let Some(access) = &aim.access {
         findings.extend(cluster::look(access, aim.config.as_ref(), aim.named).await);
@@ -122,6 +133,7 @@ impl Aim {
             data_dir: dir.clone().unwrap_or_else(|| PathBuf::from(DATA_DIR)),
             config: None,
             secret_file: args.secret_file.clone(),
+            ca: args.ca.clone(),
         };
         let access = if named || is_dev { Some(Access::find(&access)?) } else { None };
         let secrets = dir.iter().map(|dir| dir.join("secret")).chain(args.secret_file.clone());
@@ -132,7 +144,7 @@ impl Aim {
         let loaded = settings::read(path).map(|server| server.node);
         findings.extend(config::check(&config::Facts { path, mode: directory::mode(path), loaded: loaded.as_ref() }));
         let Ok(config) = loaded else { return Self::default() };
-        let access = Access::of_config(&config, args.secret_file.as_deref());
+        let access = Access::of_config(&config, args.secret_file.as_deref(), args.ca.as_deref());
         let secrets = if let SecretSource::File(file) = &access.secret { vec![file.clone()] } else { Vec::new() };
         let access = (!access.addrs.is_empty()).then_some(access);
         Self { dir: Some(config.data_dir.clone()), secrets, access, named: false, config: Some(config) }

@@ -1,14 +1,14 @@
-//! `quorate init`: commented configurations and a secret for the nodes of a new cluster.
+//! `quorate init`: commented configurations, certificates and a secret for the nodes of a new cluster.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
 use crate::error::{Error, Result};
 use crate::output::print;
-use crate::settings::{self, NewNode};
+use crate::settings::{self, CA_CERTIFICATE, CA_KEY, NewNode};
 
 /// The default port of the first node. The other nodes get the ports above it.
 const PORT: u16 = 7001;
@@ -35,6 +35,9 @@ pub struct InitArgs {
     /// The nodes as name=host:port, separated by commas
     #[arg(long, value_name = "MEMBERS", value_delimiter = ',', conflicts_with = "nodes", value_parser = member)]
     pub members: Vec<(String, String)>,
+    /// Make no certificates: the nodes and their clients connect in the clear
+    #[arg(long)]
+    pub no_tls: bool,
 }
 
 fn member(text: &str) -> Result<(String, String), String> {
@@ -57,13 +60,35 @@ pub fn run(args: &InitArgs) -> Result<()> {
     if let Some((machine, port)) = duplicate(nodes.iter().map(|node| place(&node.addr))) {
         return Err(Error::new(format!("two members have the address {machine}:{port}: give each a port of its own")));
     }
-    let files = settings::found(&args.dir, &nodes, str::to_owned)?;
-    let mut text = format!("wrote {} and:\n", settings::secret_file(&args.dir).display());
+    let files = settings::found(&args.dir, &nodes, !args.no_tls, str::to_owned)?;
+    let secret = settings::secret_file(&args.dir);
+    let ca = args.dir.join(CA_CERTIFICATE);
+    let mut text = match args.no_tls {
+        true => format!("wrote {} and:\n", secret.display()),
+        false => format!("wrote {}, {} and:\n", secret.display(), ca.display()),
+    };
     for (node, file) in nodes.iter().zip(&files) {
         let _ = writeln!(text, "  {}  node {} at {}, HTTP at {}", file.display(), node.name, node.addr, node.http);
     }
-    let _ = writeln!(text, "Each node needs its own file and the secret. Start each node: quorate serve --config FILE");
-    print(&text)
+    text.push_str(&match args.no_tls {
+        true => "Each node needs its own file and the secret.".to_owned(),
+        false => of_certificates(&args.dir, &nodes),
+    });
+    print(&(text + " Start each node: quorate serve --config FILE\n"))
+}
+
+/// Says who needs which certificate.
+fn of_certificates(dir: &Path, nodes: &[NewNode]) -> String {
+    let name = nodes.first().map_or("NAME", |node| &node.name);
+    let ca_key = dir.join(CA_KEY);
+    format!(
+        "\
+Clients connect with --secret-file and --ca {CA_CERTIFICATE}, or with the --config of a node.
+{} can issue certificates for more nodes: keep it away from the nodes. To use certificates of your own, replace
+the files that 'tls' names, or name others there; `quorate doctor` checks them.
+Each node needs its own file, the secret, {CA_CERTIFICATE}, and its own certificate and key ({name}.crt, {name}.key).",
+        ca_key.display()
+    )
 }
 
 fn nodes(args: &InitArgs) -> Result<Vec<NewNode>> {
@@ -122,7 +147,7 @@ mod tests {
     /// The HTTP ports that members with these addresses get.
     fn http(members: &[&str]) -> Vec<String> {
         let members = members.iter().enumerate().map(|(at, addr)| (at.to_string(), (*addr).to_owned())).collect();
-        let nodes = nodes(&InitArgs { dir: PathBuf::new(), nodes: None, members });
+        let nodes = nodes(&InitArgs { dir: PathBuf::new(), nodes: None, members, no_tls: true });
         nodes.unwrap().into_iter().map(|node| node.http).collect()
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use quorate::{
-    Admin, Client, ClientConfig,
+    Admin, Client,
     admin::{AdminError, Admission, Admitted, MemberStatus},
 };
 use quorate_shell::{ACCEPT_MAX, format};
@@ -176,8 +176,7 @@ pub async fn run(args: &MembersArgs) -> Result<()> {
 
 /// Connects to the cluster, to change its members.
 pub async fn connect(access: &AccessArgs) -> Result<Admin> {
-    let Access { addrs, secret, pinned } = Access::find(access)?;
-    let config = ClientConfig::new(addrs, secret).with_pinned(pinned).with_deadline(ACCEPT_MAX);
+    let config = Access::find(access)?.remote().with_deadline(ACCEPT_MAX);
     let client = Client::connect(config).await.map_err(Error::of)?;
     Ok(client.admin().with_deadline(CHANGE_MAX))
 }

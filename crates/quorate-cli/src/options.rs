@@ -33,6 +33,9 @@ pub struct AccessArgs {
     /// A file with the cluster's secret [default: that of --config, QUORATE_SECRET, or that of `quorate dev`]
     #[arg(long, value_name = "FILE")]
     pub secret_file: Option<PathBuf>,
+    /// A file with the CA of the cluster, or "system": connect with TLS [default: that of --config, or QUORATE_TLS_CA]
+    #[arg(long, value_name = "FILE")]
+    pub ca: Option<PathBuf>,
 }
 
 /// The guarantee of a read.

@@ -12,6 +12,10 @@ use quorate_server::ServerConfig;
 
 use crate::error::{Context as _, Error, Result};
 
+mod certificates;
+
+pub use certificates::{CA_CERTIFICATE, CA_KEY};
+
 /// The number of random bytes of a secret.
 const SECRET_BYTES: usize = 32;
 /// The name of the secret's file, next to the configurations.
@@ -61,9 +65,10 @@ pub fn secret_file(dir: &Path) -> PathBuf {
     dir.join(SECRET)
 }
 
-/// Creates a secret and a commented configuration for each node. `stem` turns the name of a node into that of its file.
-/// The file of the first node is written last: if it exists, all of them do. Existing files are not overwritten.
-pub fn found(dir: &Path, nodes: &[NewNode], stem: impl Fn(&str) -> String) -> Result<Vec<PathBuf>> {
+/// Creates a secret and a commented configuration for each node, and, with `tls`, a CA and certificates. `stem` turns
+/// the name of a node into that of its file. The file of the first node is written last: if it exists, all of them do.
+/// Existing files are not overwritten.
+pub fn found(dir: &Path, nodes: &[NewNode], tls: bool, stem: impl Fn(&str) -> String) -> Result<Vec<PathBuf>> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
     made.context(|| format!("cannot create the directory {}", dir.display()))?;
     let files: Vec<PathBuf> = nodes.iter().map(|node| file_of(dir, &stem(&node.name))).collect();
@@ -71,8 +76,13 @@ pub fn found(dir: &Path, nodes: &[NewNode], stem: impl Fn(&str) -> String) -> Re
         return Err(exists(there));
     }
     draw_secret(&secret_file(dir))?;
+    if tls {
+        certificates::issue(dir, nodes)?;
+    }
     for (node, file) in nodes.iter().zip(&files).rev() {
-        let mut text = template(&server(node, nodes));
+        let mut config = server(node, nodes);
+        config.node.tls = tls.then(|| certificates::tls_of(node));
+        let mut text = template(&config);
         text.insert_str(
             0,
             &format!(
@@ -106,6 +116,7 @@ fn draw_secret(file: &Path) -> Result<()> {
     write_new(file, &format!("{secret}\n"))
 }
 
+/// Writes a file that only its owner may read.
 fn write_new(path: &Path, text: &str) -> Result<()> {
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     match file.and_then(|mut file| file.write_all(text.as_bytes())) {

@@ -90,7 +90,7 @@ fn best(answers: &Answers) -> Option<&Status> {
 
 async fn ask(access: &Access, addrs: Vec<String>) -> Answers {
     let answers = addrs.into_iter().map(async |addr| {
-        let answer = client::status(&addr, &access.secret).await;
+        let answer = client::status(access.remote_at(&addr)).await;
         (addr, answer)
     });
     join_all(answers).await.into_iter().collect()

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use clap::Args;
-use quorate::{ClientConfig, admin::Verification};
+use quorate::admin::Verification;
 
 use crate::access::Access;
 use crate::error::{Error, Result};
@@ -29,9 +29,7 @@ pub struct VerifyArgs {
 /// Runs the command.
 pub async fn run(args: &VerifyArgs) -> Result<()> {
     let begun = Instant::now();
-    let access = Access::find(&args.access)?;
-    let config = ClientConfig::new(access.addrs, access.secret).with_pinned(access.pinned);
-    let verification = quorate::verify(config).await.map_err(Error::of)?;
+    let verification = quorate::verify(Access::find(&args.access)?.remote()).await.map_err(Error::of)?;
     output::print(&text(&verification, begun.elapsed().as_secs_f64()))?;
     verdict(&verification)
 }

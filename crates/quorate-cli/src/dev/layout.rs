@@ -53,7 +53,7 @@ impl Layout {
         let lock = lock(&dir)?;
         let resumed = settings::file_of(&dir, &stem(FIRST)).exists();
         if !resumed {
-            settings::found(&dir, &new_nodes(nodes.unwrap_or(NODES_DEFAULT))?, |name| format!("node-{name}"))?;
+            settings::found(&dir, &new_nodes(nodes.unwrap_or(NODES_DEFAULT))?, false, |name| format!("node-{name}"))?;
         }
         let addrs = read_addrs(&dir)?;
         if nodes.is_some_and(|nodes| usize::from(nodes) != addrs.len()) {

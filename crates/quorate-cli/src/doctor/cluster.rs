@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use quorate::{
-    Client, ClientConfig, Config, Status,
+    Client, Config, Status,
     admin::{AdminError, Blocked, Probed},
 };
 
@@ -80,7 +80,7 @@ impl Facts {
 }
 
 async fn ask(access: &Access, addr: &str) -> Result<Answer, String> {
-    let config = ClientConfig::pinned(addr, access.secret.clone()).with_deadline(ANSWER_MAX);
+    let config = access.remote_at(addr).with_deadline(ANSWER_MAX);
     let client = Client::connect(config).await.map_err(|error| client::of_connecting(error).to_string())?;
     let admin = client.admin();
     let text = |error: AdminError| error.to_string();
