@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use quorate::{Config, Level as QuorateLevel, Node, SecretSource, Sql};
+use quorate::{Ca, Config, Level as QuorateLevel, Node, SecretSource, Sql, TlsConfig};
 use quorate_bench_harness::{
     About, Durability, Level, NodeSpec, Options, Result, Row, SELECT, Stage, System, locked_version,
 };
@@ -15,19 +15,21 @@ pub struct QuorateNode {
 }
 
 impl System for QuorateNode {
-    async fn about(&Options { durability, nodes, .. }: &Options) -> Result<About> {
+    async fn about(Options { durability, nodes, tls, .. }: &Options) -> Result<About> {
         Ok(About {
             version: locked_version(include_str!("../Cargo.lock"), "quorate"),
             sqlite: rusqlite::version().to_owned(),
-            acknowledged: match (durability, nodes) {
+            acknowledged: match (*durability, *nodes) {
                 (Durability::Fsync, 1) => "after an fdatasync".to_owned(),
                 (Durability::Fsync, _) => "after an fdatasync on a majority of nodes".to_owned(),
                 (Durability::Os, 1) => "when the operating system has it, before any sync".to_owned(),
                 (Durability::Os, _) => "when the operating systems of a majority have it, before any sync".to_owned(),
             },
-            configuration: match durability {
-                Durability::Fsync => "defaults".to_owned(),
-                Durability::Os => "defaults, except for durability".to_owned(),
+            configuration: match (durability, tls) {
+                (Durability::Fsync, None) => "defaults".to_owned(),
+                (Durability::Os, None) => "defaults, except for durability".to_owned(),
+                (Durability::Fsync, Some(_)) => "defaults, with TLS".to_owned(),
+                (Durability::Os, Some(_)) => "defaults, except for durability, with TLS".to_owned(),
             },
         })
     }
@@ -45,6 +47,10 @@ impl System for QuorateNode {
             config.members = members.map(|([address, _], id)| (name(id), address.clone())).collect();
             config.secret = SecretSource::Inline("known to everybody".to_owned());
         }
+        config.tls = spec.tls.map(|dir| {
+            let file = |end: &str| dir.join(format!("node-{}.{end}", spec.id));
+            TlsConfig::new(file("crt"), file("key"), Ca::File(dir.join("ca.crt")))
+        });
         let node = Node::start(config).await?;
         Ok(Self { sql: node.sql(), node })
     }

@@ -98,6 +98,9 @@ pub struct Options {
     /// the end.
     #[arg(long)]
     pub dir: Option<PathBuf>,
+    /// Quorate's nodes use TLS: a directory that `quorate init` has written for nodes on this machine.
+    #[arg(long)]
+    pub tls: Option<PathBuf>,
     /// The address of a running rqlited, `http://HOST:PORT`, which `--system rqlite` measures. Its tables `bench`,
     /// `filler` and `names` are dropped.
     #[arg(long)]

@@ -64,6 +64,8 @@ pub struct NodeSpec {
     pub members: Vec<[String; 2]>,
     /// When a write is acknowledged.
     pub durability: Durability,
+    /// The directory with the CA (`ca.crt`) and the nodes' certificates (`node-1.crt`, `node-1.key`, ...), for TLS.
+    pub tls: Option<PathBuf>,
     /// The address of a server that already runs, if the node is not to be started.
     pub server: Option<String>,
 }
