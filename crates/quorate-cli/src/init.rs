@@ -35,7 +35,7 @@ pub struct InitArgs {
     /// The nodes as name=host:port, separated by commas
     #[arg(long, value_name = "MEMBERS", value_delimiter = ',', conflicts_with = "nodes", value_parser = member)]
     pub members: Vec<(String, String)>,
-    /// Make no certificates: the nodes and their clients connect in the clear
+    /// Make no certificates: the nodes and their clients connect in the clear (insecure = true beyond this machine)
     #[arg(long)]
     pub no_tls: bool,
 }

@@ -42,6 +42,7 @@ pub async fn run(args: &ServeArgs) -> Result<()> {
     if args.print_config {
         return print(&config::print(&config, |key| sources.origin(key)));
     }
+    config.check_exposed().map_err(|error| unusable(error, args.config.is_some()))?;
     log::begin(config.log)?;
     let mut stop = Stop::take(args.until_stdin_closes)?;
     // SQLite creates some files itself, with the permissions that the umask allows.

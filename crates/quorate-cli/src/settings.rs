@@ -82,6 +82,7 @@ pub fn found(dir: &Path, nodes: &[NewNode], tls: bool, stem: impl Fn(&str) -> St
     for (node, file) in nodes.iter().zip(&files).rev() {
         let mut config = server(node, nodes);
         config.node.tls = tls.then(|| certificates::tls_of(node));
+        config.insecure = config.exposed().is_some();
         let mut text = template(&config);
         text.insert_str(
             0,

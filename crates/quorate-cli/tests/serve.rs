@@ -261,7 +261,9 @@ fn deployment_files_hold_a_valid_configuration() {
     });
     let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
     // No member has the name of this host.
-    let pairs = pairs.map(|(name, value)| if value == "true" { ("QUORATE_NAME", "quorate-2") } else { (name, value) });
+    let from_host = "QUORATE_NAME_FROM_HOSTNAME";
+    let pairs =
+        pairs.map(|(name, value)| if name == from_host { ("QUORATE_NAME", "quorate-2") } else { (name, value) });
     let printed = succeeded(&command.args(["serve", "--print-config"]).envs(pairs).output().unwrap());
     for line in [
         "name = \"quorate-2\"  # QUORATE_NAME",

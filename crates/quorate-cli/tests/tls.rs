@@ -115,6 +115,25 @@ fn openssl(addr: &str, ca: &Path, options: &[&str], text: &str) -> String {
 }
 
 #[test]
+fn a_server_that_others_reach_needs_tls_or_an_order() {
+    let mut servers = Servers::init(1);
+    let text = std::fs::read_to_string(servers.config("a")).unwrap().replace("\ntls.", "\n# tls.");
+    std::fs::write(servers.config("a"), text).unwrap();
+    let port = configured(&servers, "a", "addr").split(':').next_back().unwrap().to_owned();
+    servers.configure("a", "listen", &format!("\"0.0.0.0:{port}\""));
+    servers.serve("a");
+    let said = servers.failed("a");
+    assert!(said.contains("in the clear") && said.contains("insecure = true"), "{said}");
+    servers.configure("a", "insecure", "true");
+    servers.serve("a");
+    assert_eq!(servers.value("SELECT 6 * 7"), "42");
+
+    let dir = tempfile::tempdir().unwrap();
+    succeeded(&quorate(&["init", dir.path().to_str().unwrap(), "--no-tls", "--members", "a=10.0.0.1:7001"]));
+    assert!(std::fs::read_to_string(dir.path().join("a.toml")).unwrap().contains("\ninsecure = true\n"));
+}
+
+#[test]
 fn openssl_is_served() {
     if Command::new("openssl").arg("version").output().is_err() {
         return eprintln!("openssl is not installed: nothing was tested");

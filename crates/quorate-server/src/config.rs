@@ -24,13 +24,15 @@ pub struct ServerConfig {
     pub http_sql: bool,
     /// Whether the HTTP port uses the TLS of the node, if the node has TLS.
     pub http_tls: bool,
+    /// Whether the node may serve other machines without TLS.
+    pub insecure: bool,
     /// The configuration of its log.
     pub log: LogConfig,
 }
 
 impl Default for ServerConfig {
     fn default() -> Self {
-        Self { node: Config::default(), http_listen: None, http_tls: true, log: LogConfig::default() }
+        Self { node: Config::default(), http_listen: None, http_tls: true, insecure: false, log: LogConfig::default() }
     }
 }
 
@@ -39,6 +41,33 @@ impl ServerConfig {
     pub fn http_certificates(&self) -> Option<&TlsConfig> {
         self.node.tls.as_ref().filter(|_| self.http_tls)
     }
+
+    /// Returns the address on which the node would serve other machines without TLS, if it would.
+    pub fn exposed(&self) -> Option<&str> {
+        let Config { listen, members, name, tls, .. } = &self.node;
+        let addr = listen.as_ref().or_else(|| members.get(name)).filter(|_| tls.is_none());
+        addr.map(String::as_str).filter(|addr| !is_loopback(addr))
+    }
+
+    /// Checks that no one can listen in on the node unnoticed. Servers do so before they start.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ConfigError::Invalid`] if the node would serve other machines without TLS, and is not told to.
+    pub fn check_exposed(&self) -> Result<(), ConfigError> {
+        let Some(addr) = self.exposed().filter(|_| !self.insecure) else { return Ok(()) };
+        let text = format!(
+            "the node would serve other machines at {addr} in the clear: set up [tls] (`quorate init` makes \
+             certificates), or set 'insecure = true' if only you can reach the network between them"
+        );
+        Err(ConfigError::Invalid(text.into()))
+    }
+}
+
+/// Returns whether an address can be reached from this machine only.
+fn is_loopback(addr: &str) -> bool {
+    let host = addr.rsplit_once(':').map_or(addr, |(host, _)| host);
+    host == "localhost" || host.starts_with("127.") || host == "[::1]"
 }
 
 /// The configuration of the log that a server writes to its standard error.
@@ -88,6 +117,13 @@ impl Schema for ServerConfig {
         let node =
             Config::keys().into_iter().map(|key| key.within(|server: &Self| &server.node, |server| &mut server.node));
         node.chain([
+            Key::new(
+                "insecure",
+                "Allow the node to serve other machines without TLS: whoever can reach the network between them can \
+                 then read and change everything.",
+                |server: &mut Self, given| given.flag().map(|flag| server.insecure = flag),
+                |server| server.insecure.into(),
+            ),
             Key::new(
                 "http.listen",
                 "host:port to serve HTTP on: /health, /ready, /status, /metrics. If not set, HTTP is off.",
@@ -170,6 +206,21 @@ mod tests {
         assert_eq!(wrong, "'log.level' is 'loud': use one of off, error, warn, info");
         let wrong = read("data_dir = \"d\"\nhtpp.listen = \"x\"").unwrap_err().to_string();
         assert_eq!(wrong, "the key 'htpp.listen' is not known; did you mean 'http.listen'?");
+    }
+
+    #[test]
+    fn other_machines_are_not_served_in_the_clear_by_accident() {
+        let is_refused = |lines: &str| read(&format!("data_dir = \"d\"\n{lines}")).unwrap().check_exposed().is_err();
+        let tls = "tls.certificate = \"c\"\ntls.key = \"k\"";
+        for addr in ["0.0.0.0:7001", "10.0.0.1:7001", "a.example:7001", "[::]:7001"] {
+            let listen = format!("listen = \"{addr}\"");
+            assert!(is_refused(&listen) && is_refused(&format!("members = {{ node = \"{addr}\" }}")), "{addr}");
+            assert!(!is_refused(&format!("{listen}\ninsecure = true")) && !is_refused(&format!("{listen}\n{tls}")));
+        }
+        for addr in ["127.0.0.1:7001", "localhost:7001", "[::1]:7001"] {
+            assert!(!is_refused(&format!("listen = \"{addr}\"")), "{addr}");
+        }
+        assert!(!is_refused(""), "a node that runs alone listens on the loopback interface");
     }
 
     #[test]
