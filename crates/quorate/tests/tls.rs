@@ -13,6 +13,7 @@ mod support;
 use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -66,10 +67,17 @@ impl Issuer {
     }
 }
 
+/// Returns an address on which nobody listens. Its port is none that the system gives to the nodes of other tests.
+fn free_addr() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let steps = std::iter::repeat_with(|| (std::process::id() + NEXT.fetch_add(1, Ordering::Relaxed)) % 12_000);
+    let mut addrs = steps.take(12_000).map(|step| format!("127.0.0.1:{}", 20_000 + step));
+    addrs.find(|addr| TcpListener::bind(addr.as_str()).is_ok()).unwrap()
+}
+
 /// The configurations of a cluster whose nodes have these certificates.
 fn configs<const N: usize>(dir: &Path, certificates: [TlsConfig; N]) -> [Config; N] {
-    let listeners = certificates.each_ref().map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
-    let addrs = listeners.map(|listener| listener.local_addr().unwrap().to_string());
+    let addrs = certificates.each_ref().map(|_| free_addr());
     let members: BTreeMap<String, String> =
         addrs.into_iter().enumerate().map(|(number, addr)| (format!("n{number}"), addr)).collect();
     let mut names = members.keys().cloned().collect::<Vec<_>>().into_iter();
