@@ -32,7 +32,14 @@ pub struct ServerConfig {
 
 impl Default for ServerConfig {
     fn default() -> Self {
-        Self { node: Config::default(), http_listen: None, http_tls: true, insecure: false, log: LogConfig::default() }
+        Self {
+            node: Config::default(),
+            http_listen: None,
+            http_sql: false,
+            http_tls: true,
+            insecure: false,
+            log: LogConfig::default(),
+        }
     }
 }
 
