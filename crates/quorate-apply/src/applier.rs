@@ -7,6 +7,7 @@
 //! an interactive transaction before they are proposed ([`dry_run`]).
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use quorate_model::{Applied, Entry, Outcome, StoreFault, Topic};
 
@@ -18,6 +19,7 @@ use crate::outcome_hash::OutcomeHash;
 use crate::rejected::Rejected;
 use crate::row::AppliedRow;
 use crate::session::Sessions;
+use crate::users::{StagedUsers, Users};
 use crate::{Machine, Trouble};
 
 mod ahead;
@@ -41,6 +43,8 @@ pub struct Applier<M> {
     /// The highest format level that this program understands.
     level: u32,
     sessions: Sessions,
+    /// The users as of the last COMMIT.
+    users: Arc<Users>,
     /// The applied row as of the last COMMIT.
     row: AppliedRow,
     staged: Staged,
@@ -68,6 +72,7 @@ struct Staged {
     row: AppliedRow,
     hash: OutcomeHash,
     hashes: Vec<(u64, u64)>,
+    users: StagedUsers,
     /// Rejected entries.
     rejected: Vec<u64>,
     /// The entry that asks for a verification, if this transaction applies that entry.
@@ -77,9 +82,10 @@ struct Staged {
 }
 
 impl Staged {
-    /// Nothing is changed since this row was committed.
-    fn new(row: &AppliedRow) -> Self {
-        Self { hash: OutcomeHash::new(row.outcome_hash), row: row.clone(), ..Self::default() }
+    /// Nothing is changed since this row and these users were committed.
+    fn new(row: &AppliedRow, users: &Arc<Users>) -> Self {
+        let (hash, users) = (OutcomeHash::new(row.outcome_hash), StagedUsers::new(users));
+        Self { hash, users, row: row.clone(), ..Self::default() }
     }
 }
 
@@ -95,11 +101,13 @@ impl<M: Machine> Applier<M> {
         check_level(row.applied.level, level)?;
         let sessions = Sessions::load(&mut machine)?;
         let rejected = Rejected::load(&mut machine)?;
+        let users = Arc::new(Users::load(&mut machine)?);
         Ok(Self {
             machine,
             level,
             sessions,
-            staged: Staged::new(&row),
+            staged: Staged::new(&row, &users),
+            users,
             row,
             ahead: Ahead::default(),
             dry_run: None,
@@ -167,6 +175,11 @@ impl<M: Machine> Applier<M> {
     /// The sessions as of the last entry.
     pub fn sessions(&self) -> &Sessions {
         &self.sessions
+    }
+
+    /// The users as of the last entry.
+    pub fn users(&self) -> &Arc<Users> {
+        &self.users
     }
 
     /// Returns the index of the entry that asks for a verification of the present state, and forgets it.

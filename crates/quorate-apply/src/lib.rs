@@ -3,7 +3,7 @@
 //! An [`Applier`] applies many entries in one transaction of a [`Machine`], each with the result that it would have
 //! alone. A machine is an [`Engine`] that keeps the data, the [`Records`] that apply keeps beside them, and the
 //! [`Stores`] that run commands. This crate owns everything that does not depend on the engine: exactly-once sessions
-//! ([`session`]), the clock of stamps, staging until COMMIT, entries one by one after a transaction was lost, the
+//! ([`session`]), the users ([`users`]), the clock of stamps, staging until COMMIT, entries one by one after a transaction was lost, the
 //! outcome hash ([`outcome_hash`]), work ahead, and dry runs ([`applier`]).
 //!
 //! [`memory`] is an engine that keeps its data in memory, and [`items`] a small store on it, for tests;
@@ -32,9 +32,11 @@ pub mod session;
 #[cfg(any(test, feature = "suite"))]
 pub mod suite;
 mod trouble;
+pub mod users;
 pub mod waits;
 
 pub use applier::{Applier, DryRunError, DryRunResult, HASHES_KEPT, SWEPT_PER_ENTRY, SWEPT_PER_TICK, check_level};
 pub use machine::{Allowance, CommandContext, Engine, Machine, Records, Scope, SessionRecord, Stores};
 pub use row::AppliedRow;
 pub use trouble::{Trouble, no_store};
+pub use users::Users;

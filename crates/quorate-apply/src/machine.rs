@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use quorate_model::{Command, CommandResult, Failure, Outcome, Proposal, ReadCheck, Stamp, StoreFault, Topic};
+use quorate_model::{Command, CommandResult, Failure, Outcome, Proposal, ReadCheck, Stamp, StoreFault, Topic, User};
 
 use crate::{AppliedRow, Trouble};
 
@@ -134,6 +134,15 @@ pub trait Records {
 
     /// Adds the index of a rejected entry, and keeps only the latest [`REJECTIONS_MAX`](quorate_model::REJECTIONS_MAX).
     fn write_rejection(&mut self, index: u64) -> Result<(), StoreFault>;
+
+    /// Returns every user.
+    fn users(&mut self) -> Result<Vec<User>, StoreFault>;
+
+    /// Adds a user, or replaces the one with the same name.
+    fn write_user(&mut self, user: &User) -> Result<(), StoreFault>;
+
+    /// Removes a user.
+    fn remove_user(&mut self, name: &str) -> Result<(), StoreFault>;
 }
 
 /// The context in which a command runs: the rest of its entry.

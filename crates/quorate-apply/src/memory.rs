@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use bytes::Bytes;
-use quorate_model::{Failure, REJECTIONS_MAX, StoreFault, StoreIdentity, Topic};
+use quorate_model::{Failure, REJECTIONS_MAX, StoreFault, StoreIdentity, Topic, User};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::{Allowance, AppliedRow, Engine, Records, Scope, SessionRecord};
@@ -33,6 +33,8 @@ enum Key {
     Rejection(u64),
     /// The table of a store, and the key in it.
     Row(u8, Bytes),
+    /// The user's name.
+    User(String),
 }
 
 /// What is kept under a [`Key`].
@@ -43,6 +45,7 @@ enum Record {
     Outcome(Option<Vec<u8>>),
     Rejection,
     Row(Bytes),
+    User(User),
 }
 
 /// The engine. See the module's documentation.
@@ -285,5 +288,21 @@ impl Records for Memory {
         let indexes = self.rejections()?;
         let surplus = indexes.len().saturating_sub(REJECTIONS_MAX);
         indexes.iter().take(surplus).try_for_each(|index| self.change(Key::Rejection(*index), None))
+    }
+
+    fn users(&mut self) -> Result<Vec<User>, StoreFault> {
+        let user = |record: &Record| match record {
+            Record::User(user) => Some(user.clone()),
+            _ => None,
+        };
+        Ok(self.map.values().filter_map(user).collect())
+    }
+
+    fn write_user(&mut self, user: &User) -> Result<(), StoreFault> {
+        self.change(Key::User(user.name.clone()), Some(Record::User(user.clone())))
+    }
+
+    fn remove_user(&mut self, name: &str) -> Result<(), StoreFault> {
+        self.change(Key::User(name.to_owned()), None)
     }
 }

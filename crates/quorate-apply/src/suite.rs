@@ -11,7 +11,7 @@ use quorate_model::codec::encode_proposal;
 use quorate_model::limits::FORMAT_LEVEL;
 use quorate_model::{
     Command, ControlCommand, Entry, LogId, Mode, NodeId, Origin, Outcome, Payload, Proposal, SessionId, Stamp,
-    StoreFault,
+    StoreFault, TokenHash, UserCommand, UserRole, Verifier,
 };
 
 use crate::{AppliedRow, Applier, Machine};
@@ -73,6 +73,8 @@ struct Step {
     /// The session, the sequence and the floor.
     origin: (u64, u64, u64),
     kind: Kind,
+    /// The changes of users: before the acts, and after them.
+    users: (UserCommand, UserCommand),
     /// How many seconds after the entry before it.
     pause: u64,
 }
@@ -85,6 +87,8 @@ enum Kind {
     Tick,
     /// Raises the format level before its acts, which may fail.
     Raise,
+    /// Changes users before and after its acts, which may fail.
+    Users,
 }
 
 /// A batch: its size, entries that run ahead of it, and whether the machine restarts before or after it.
@@ -107,6 +111,25 @@ pub fn an_act() -> impl Strategy<Value = Act> {
     ]
 }
 
+/// Draws a change of a user. Names and tokens are few, so that changes meet.
+pub fn a_user_command() -> impl Strategy<Value = UserCommand> {
+    let name = || prop_oneof![Just("ann"), Just("bob"), Just("eve")].prop_map(str::to_owned);
+    let role = || prop_oneof![2 => Just(UserRole::Admin), 1 => Just(UserRole::Write), 1 => Just(UserRole::Read)];
+    let verifier = || {
+        proptest::option::of((0..3_u8).prop_map(|salt| Verifier::new(format!("$argon2id$v=19$m=1,t=1,p=1${salt}$"))))
+    };
+    let hash = || (0..6_u8).prop_map(|byte| TokenHash::new([byte; TokenHash::BYTES]));
+    prop_oneof![
+        3 => (name(), role(), verifier(), proptest::option::of(hash()))
+            .prop_map(|(name, role, verifier, token)| UserCommand::Add { name, role, verifier, token }),
+        1 => name().prop_map(UserCommand::Remove),
+        1 => (name(), role()).prop_map(|(name, role)| UserCommand::SetRole { name, role }),
+        1 => (name(), verifier()).prop_map(|(name, verifier)| UserCommand::SetVerifier { name, verifier }),
+        2 => (name(), hash()).prop_map(|(name, hash)| UserCommand::AddToken { name, hash }),
+        1 => (name(), hash()).prop_map(|(name, hash)| UserCommand::RemoveToken { name, id: hash.id() }),
+    ]
+}
+
 fn a_step() -> impl Strategy<Value = Step> {
     let mode = prop_oneof![2 => Just(Mode::Atomic), 1 => Just(Mode::Pipeline)];
     let kind = prop_oneof![
@@ -115,10 +138,12 @@ fn a_step() -> impl Strategy<Value = Step> {
         1 => Just(Kind::Blank),
         1 => Just(Kind::Tick),
         1 => Just(Kind::Raise),
+        3 => Just(Kind::Users),
     ];
     let acts = proptest::collection::vec(an_act(), 1..4);
-    (acts, mode, (0..=SESSIONS + 1, 1..20_u64, 0..8_u64), kind, 0..3_u64)
-        .prop_map(|(acts, mode, origin, kind, pause)| Step { acts, mode, origin, kind, pause })
+    let users = (a_user_command(), a_user_command());
+    (acts, mode, (0..=SESSIONS + 1, 1..20_u64, 0..8_u64), kind, users, 0..3_u64)
+        .prop_map(|(acts, mode, origin, kind, users, pause)| Step { acts, mode, origin, kind, users, pause })
 }
 
 fn a_program() -> impl Strategy<Value = Vec<Step>> {
@@ -205,9 +230,14 @@ impl<F: Fixture> Node<F> {
             let origin = (step.origin.0 > 0).then_some(Origin { session, sequence, floor });
             let commands = match step.kind {
                 Kind::Tick => vec![ControlCommand::Tick.into()],
-                _ => {
-                    let raise = (step.kind == Kind::Raise).then(|| ControlCommand::Raise(FORMAT_LEVEL).into());
-                    raise.into_iter().chain(step.acts.iter().map(|act| self.fixture.command(*act))).collect()
+                kind => {
+                    let raise = (kind == Kind::Raise).then(|| ControlCommand::Raise(FORMAT_LEVEL).into());
+                    let user = |command: &UserCommand| {
+                        (kind == Kind::Users).then(|| ControlCommand::from(command.clone()).into())
+                    };
+                    let acts = step.acts.iter().map(|act| self.fixture.command(*act));
+                    let before = raise.into_iter().chain(user(&step.users.0));
+                    before.chain(acts).chain(user(&step.users.1)).collect()
                 }
             };
             (step.kind, step.pause, Proposal { mode: step.mode, ..Proposal::new(origin, commands) })
@@ -217,7 +247,7 @@ impl<F: Fixture> Node<F> {
             now += pause * SECOND;
             let (stamp, bytes) = (Stamp { now, seed: index }, encode_proposal(&proposal).unwrap());
             let payload = match kind {
-                Kind::Proposal | Kind::Tick | Kind::Raise => Payload::Proposal(stamp, bytes),
+                Kind::Proposal | Kind::Tick | Kind::Raise | Kind::Users => Payload::Proposal(stamp, bytes),
                 Kind::Rejected => Payload::Rejected(stamp, bytes),
                 Kind::Blank => Payload::Blank,
             };

@@ -44,6 +44,7 @@ pub const TARGETS: &[Target] = &[
     target("entry", 512, SMALL, model::entry),
     target("outcome", 512, SMALL, model::outcome),
     target("row", 512, SMALL, model::row),
+    target("user", 512, SMALL, model::user),
     target("log", 512, 16 << 20, wal::log),
     target("log-raw", 8192, 16 << 20, wal::raw),
     target("frames", 256, SMALL, wire::frames),

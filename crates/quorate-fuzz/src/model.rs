@@ -41,3 +41,10 @@ pub fn row(data: &[u8]) {
         assert_eq!(codec::encode_row(&values), data, "another encoding");
     }
 }
+
+/// Checks the same of a user, as engines keep it.
+pub fn user(data: &[u8]) {
+    if let Ok(user) = codec::decode_user(&Bytes::copy_from_slice(data)) {
+        assert_eq!(codec::encode_user(&user), data, "another encoding");
+    }
+}

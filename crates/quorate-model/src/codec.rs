@@ -8,8 +8,9 @@
 //! error for an unknown level names the level.
 
 use crate::limits::{FORMAT_LEVEL, PROPOSAL_BYTES_MAX};
-use crate::{Failure, FailureKind, Outcome, Proposal, Read, Value};
+use crate::{Failure, FailureKind, Outcome, Proposal, Read, User, Value};
 
+mod control;
 mod decode;
 mod encode;
 pub mod entry;
@@ -142,6 +143,16 @@ pub fn encode_read(read: &Read) -> Bytes {
 
 /// Decodes a read.
 pub fn decode_read(bytes: &Bytes) -> Result<Read, DecodeError> {
+    decode_strictly(bytes)
+}
+
+/// Encodes a user, as engines keep it.
+pub fn encode_user(user: &User) -> Bytes {
+    user.encode().into()
+}
+
+/// Decodes a user.
+pub fn decode_user(bytes: &Bytes) -> Result<User, DecodeError> {
     decode_strictly(bytes)
 }
 

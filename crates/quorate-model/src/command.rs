@@ -83,8 +83,9 @@ impl Command {
     /// Checks the limits of the command at place `number` of its proposal.
     pub(crate) fn check_limits(&self, number: usize) -> Result<(), Failure> {
         match self {
-            Self::Control(_) | Self::Items(_) => Ok(()),
+            Self::Control(command) => command.check_limits(),
             Self::Sql(command) => command.check_limits(number),
+            Self::Items(_) => Ok(()),
         }
     }
 }

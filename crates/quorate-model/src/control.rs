@@ -1,10 +1,11 @@
 //! The family of commands that concern the cluster and its clients, independent of what stores hold.
 
-use crate::SessionId;
 use crate::limits::BASE_LEVEL;
+use crate::users::USERS_LEVEL;
+use crate::{Failure, SessionId, UserCommand};
 
 /// A command of this family.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ControlCommand {
     /// Opens a session; its id is the index of the entry.
     OpenSession,
@@ -17,6 +18,8 @@ pub enum ControlCommand {
     Tick,
     /// Lets entries use the format up to this level. Nodes that do not understand it stop at this entry.
     Raise(u32),
+    /// Changes the users.
+    User(UserCommand),
 }
 
 /// The result of a command of this family.
@@ -34,11 +37,26 @@ impl ControlCommand {
         match self {
             Self::OpenSession | Self::CloseSession(_) | Self::Verify | Self::Raise(_) => BASE_LEVEL,
             Self::Tick => 2,
+            Self::User(_) => USERS_LEVEL,
         }
     }
 
     /// Returns whether it must be the only command of its entry.
     pub fn is_alone(&self) -> bool {
         matches!(self, Self::Verify)
+    }
+
+    /// Checks its limits.
+    pub(crate) fn check_limits(&self) -> Result<(), Failure> {
+        match self {
+            Self::User(command) => command.check_limits(),
+            Self::OpenSession | Self::CloseSession(_) | Self::Verify | Self::Tick | Self::Raise(_) => Ok(()),
+        }
+    }
+}
+
+impl From<UserCommand> for ControlCommand {
+    fn from(command: UserCommand) -> Self {
+        Self::User(command)
     }
 }

@@ -40,11 +40,17 @@ pub enum FailureKind {
     Rejected = 15,
     /// A command of a pipeline did not run, because an earlier one ended the transaction of the pipeline.
     NotRun = 16,
+    /// There is a user with this name, or a token with this id.
+    UserExists = 17,
+    /// The user, or the token of the user, does not exist.
+    UserUnknown = 18,
+    /// The change would leave no administrator who can log in.
+    NoAdmin = 19,
 }
 
 impl FailureKind {
     /// All kinds.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 19] = [
         Self::Sql,
         Self::Constraint,
         Self::Refused,
@@ -61,6 +67,9 @@ impl FailureKind {
         Self::Aborted,
         Self::Rejected,
         Self::NotRun,
+        Self::UserExists,
+        Self::UserUnknown,
+        Self::NoAdmin,
     ];
 
     /// Returns the number that stands for the kind in logs and hashes.
@@ -87,6 +96,9 @@ impl FailureKind {
             Self::Aborted => "aborted",
             Self::Rejected => "rejected",
             Self::NotRun => "not_run",
+            Self::UserExists => "user_exists",
+            Self::UserUnknown => "user_unknown",
+            Self::NoAdmin => "no_admin",
         }
     }
 

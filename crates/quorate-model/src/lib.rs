@@ -32,6 +32,7 @@ mod proposal;
 mod sql;
 mod state_machine;
 mod topic;
+pub mod users;
 mod value;
 
 pub use bulk::{Bulk, PackedRows, RawValue, RawValues, RowPacker, ValueRef};
@@ -51,4 +52,5 @@ pub use state_machine::{
     Applied, ImageSink, ImageSource, OnApplied, REJECTIONS_MAX, RunningStatement, StateMachine, StoreFault, WholeImage,
 };
 pub use topic::Topic;
+pub use users::{TokenHash, TokenId, User, UserCommand, UserRole, UserToken, Verifier};
 pub use value::Value;

@@ -66,15 +66,27 @@ pub const SESSION_WINDOW: u64 = 4_096;
 /// The most bytes of an outcome that a session keeps whole; of a larger one it records only that it was applied.
 pub const KEPT_OUTCOME_BYTES_MAX: usize = 64 << 10;
 
+/// The most users of a cluster.
+pub const USERS_MAX: usize = 1_000;
+
+/// The most bytes of a user's name.
+pub const USER_NAME_BYTES_MAX: usize = 64;
+
+/// The most tokens of one user.
+pub const USER_TOKENS_MAX: usize = 16;
+
+/// The most bytes of the hash of a password, with its parameters.
+pub const VERIFIER_BYTES_MAX: usize = 256;
+
 /// The format level that every version understands.
 pub const BASE_LEVEL: u32 = 1;
 
 /// The format level of this version: it understands all levels up to this one. A cluster uses a level from the entry on
 /// that raises it, once all members understand it ([`ControlCommand::Raise`](crate::ControlCommand::Raise)).
 ///
-/// Since level 2 there are ticks, and the store for tests. A build with the feature `lower-level` is one level behind,
+/// Since level 2 there are ticks, and the store for tests; since level 3 there are users. A build with the feature `lower-level` is one level behind,
 /// to test clusters of mixed versions.
-pub const FORMAT_LEVEL: u32 = if cfg!(feature = "lower-level") { 1 } else { 2 };
+pub const FORMAT_LEVEL: u32 = if cfg!(feature = "lower-level") { 2 } else { 3 };
 
 /// The advice for a value that is too large.
 pub(crate) const IN_PIECES: &str = "store it in pieces";

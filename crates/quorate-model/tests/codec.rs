@@ -21,6 +21,9 @@ use quorate_model::{
     ReadCheck, Reply, RowPacker, SessionId, SqlCommand, SqlReply, Stamp, Statement, StatementResult, Step, Value,
 };
 
+#[path = "codec/users.rs"]
+mod users;
+
 fn any_value() -> impl Strategy<Value = Value> {
     prop_oneof![
         Just(Value::Null),
@@ -78,6 +81,7 @@ fn any_command() -> impl Strategy<Value = Command> {
         Just(ControlCommand::Verify),
         Just(ControlCommand::Tick),
         any::<u32>().prop_map(ControlCommand::Raise),
+        users::any_command().prop_map(ControlCommand::User),
     ];
     let bulk =
         (".{0,30}", any_rows()).prop_map(|(sql, (width, rows))| Bulk { sql: sql.into(), rows: packed(width, &rows) });

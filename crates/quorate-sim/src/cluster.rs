@@ -15,7 +15,7 @@ use quorate::{
 };
 use quorate_env::{Env, Instant, lock, sleep};
 use quorate_env_sim::{SimDisk, SimWorld};
-use quorate_model::limits::FORMAT_LEVEL;
+use quorate_model::limits::{BASE_LEVEL, FORMAT_LEVEL};
 use quorate_model::{GroupId, StateMachine as _, StoreFault};
 
 use crate::coverage::Phase;
@@ -177,7 +177,7 @@ impl Cluster {
     fn seams(&self, name: &'static str, who: &str, env: &Env, is_current: bool) -> SimHooks {
         let (inside, rng, cluster, who) = (env.clone(), env.rng().fork(), self.clone(), who.to_owned());
         let tuning = self.tuning;
-        let level = if is_current { FORMAT_LEVEL } else { FORMAT_LEVEL - 1 };
+        let level = if is_current { FORMAT_LEVEL } else { BASE_LEVEL };
         let open_items = self.open_items(name, &who, &inside, level);
         SimHooks {
             level: Some(level),

@@ -1,11 +1,12 @@
-//! The tables in which apply keeps its records: the applied row, the sessions with their outcomes, and the indexes of
-//! rejected entries.
+//! The tables in which apply keeps its records: the applied row, the sessions with their outcomes, the indexes of
+//! rejected entries, and the users.
 //!
 //! They change in the same transaction as the data. Unsigned 64-bit numbers are stored as the signed number with the
 //! same bits.
 
 use quorate_apply::{AppliedRow, Records, SessionRecord};
-use quorate_model::{REJECTIONS_MAX, StoreFault, StoreIdentity};
+use quorate_model::codec::{decode_user, encode_user};
+use quorate_model::{REJECTIONS_MAX, StoreFault, StoreIdentity, User};
 use rusqlite::{Connection, params};
 
 use crate::machine::SqlMachine;
@@ -20,11 +21,17 @@ const ADD_REJECTION: &str = "INSERT OR IGNORE INTO _quorate_rejected (entry) VAL
 const TRIM_REJECTIONS: &str = "DELETE FROM _quorate_rejected
     WHERE entry NOT IN (SELECT entry FROM _quorate_rejected ORDER BY entry DESC LIMIT ?1)";
 
+const USERS: &str =
+    "CREATE TABLE IF NOT EXISTS _quorate_users (name TEXT PRIMARY KEY, user BLOB NOT NULL) STRICT, WITHOUT ROWID";
+const ALL_USERS: &str = "SELECT user FROM _quorate_users ORDER BY name";
+const PUT_USER: &str = "REPLACE INTO _quorate_users (name, user) VALUES (?1, ?2)";
+const REMOVE_USER: &str = "DELETE FROM _quorate_users WHERE name = ?1";
+
 /// Creates the tables, and that of enabled extensions.
 pub(crate) fn create(conn: &Connection, identity: StoreIdentity) -> rusqlite::Result<AppliedRow> {
     let row = AppliedRow::new(identity);
     let transaction = conn.unchecked_transaction()?;
-    for table in [applied_row::TABLE, extensions::TABLE, REJECTIONS].iter().chain(&sessions::TABLES) {
+    for table in [applied_row::TABLE, extensions::TABLE, REJECTIONS, USERS].iter().chain(&sessions::TABLES) {
         conn.execute(table, [])?;
     }
     applied_row::write(&row, |values| conn.execute(applied_row::WRITE, values))?;
@@ -40,8 +47,9 @@ pub(crate) fn upgrade(conn: &Connection) -> rusqlite::Result<()> {
             conn.execute(&format!("ALTER TABLE {table} ADD COLUMN {column} {kind}"), [])?;
         }
     }
-    conn.execute(REJECTIONS, [])?;
-    conn.execute(extensions::TABLE, [])?;
+    for table in [REJECTIONS, extensions::TABLE, USERS] {
+        conn.execute(table, [])?;
+    }
     transaction.commit()
 }
 
@@ -101,5 +109,21 @@ impl Records for SqlMachine {
     fn write_rejection(&mut self, index: u64) -> Result<(), StoreFault> {
         self.write_record(ADD_REJECTION, params![index.cast_signed()])?;
         self.write_record(TRIM_REJECTIONS, params![i64::try_from(REJECTIONS_MAX).unwrap_or(i64::MAX)])
+    }
+
+    fn users(&mut self) -> Result<Vec<User>, StoreFault> {
+        let read = |row: &rusqlite::Row<'_>| row.get::<_, Vec<u8>>(0);
+        let all = |conn: &Connection| conn.prepare(ALL_USERS)?.query_map([], read)?.collect::<Result<Vec<_>, _>>();
+        let encoded = all(self.connection()).map_err(|error| classify::own(&error))?;
+        let damaged = |error| StoreFault::Damaged(format!("a user can't be decoded: {error}"));
+        encoded.into_iter().map(|user| decode_user(&user.into()).map_err(damaged)).collect()
+    }
+
+    fn write_user(&mut self, user: &User) -> Result<(), StoreFault> {
+        self.write_record(PUT_USER, params![user.name, encode_user(user).as_ref()])
+    }
+
+    fn remove_user(&mut self, name: &str) -> Result<(), StoreFault> {
+        self.write_record(REMOVE_USER, params![name])
     }
 }

@@ -8,6 +8,7 @@ use std::future::Future;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use quorate_apply::Users;
 use quorate_apply::waits::Waits;
 use quorate_env::disk::make_dir;
 use quorate_env::worker::WorkerHandle;
@@ -183,6 +184,17 @@ impl SqlStore {
             queued: self.shared().queue.bytes() as u64,
             temp: self.shared().generations.temp().used(),
         }
+    }
+
+    /// The users, as the last COMMIT that changed them left them. They are replaced before the position of that change
+    /// becomes visible, and when an image is installed.
+    pub fn watch_users(&self) -> watch::Receiver<Arc<Users>> {
+        self.shared().users.subscribe()
+    }
+
+    /// Returns the present users; see [`SqlStore::watch_users`].
+    pub fn users(&self) -> Arc<Users> {
+        Arc::clone(&self.shared().users.borrow())
     }
 
     /// The waiters for topics that entries touch. Installing an image wakes all of them.

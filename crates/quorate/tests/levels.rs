@@ -18,14 +18,14 @@ use std::time::Duration;
 use quorate::sim::{SimHooks, tick};
 use quorate::{Error, Failure, FailureKind, Node, StartError};
 use quorate_env::{Env, Instant, sleep};
-use quorate_model::limits::FORMAT_LEVEL;
+use quorate_model::limits::{BASE_LEVEL, FORMAT_LEVEL};
 use support::{Cluster, run, until};
 
-/// Starts three nodes; the program of `c` is one format level behind while the flag is set.
+/// Starts three nodes; the program of `c` knows only the first format level while the flag is set.
 async fn cluster(is_old: &Arc<AtomicBool>) -> Cluster {
     let is_old = Arc::clone(is_old);
     Cluster::start_in(Box::new(move |name, _| {
-        let level = (name == "c" && is_old.load(Ordering::Relaxed)).then_some(FORMAT_LEVEL - 1);
+        let level = (name == "c" && is_old.load(Ordering::Relaxed)).then_some(BASE_LEVEL);
         (Env::real(), SimHooks { level, ..SimHooks::default() })
     }))
     .await
@@ -65,7 +65,7 @@ fn a_level_rises_once_every_member_understands_it() {
     run(async {
         let is_old = Arc::new(AtomicBool::new(true));
         let mut cluster = cluster(&is_old).await;
-        announced(&cluster, "c", FORMAT_LEVEL - 1).await;
+        announced(&cluster, "c", BASE_LEVEL).await;
         for name in ["a", "b", "c"] {
             let failure = refusal(cluster.node(name)).await;
             assert_eq!(failure.kind, FailureKind::Unsupported);
@@ -85,12 +85,13 @@ fn a_level_rises_once_every_member_understands_it() {
 
         cluster.stop("c").await;
         is_old.store(true, Ordering::Relaxed);
-        let hooks = SimHooks { level: Some(FORMAT_LEVEL - 1), ..SimHooks::default() };
+        let hooks = SimHooks { level: Some(BASE_LEVEL), ..SimHooks::default() };
         let refused = Node::start_with(Env::real(), cluster.config("c"), hooks).await.unwrap_err();
         assert!(matches!(refused, StartError::Consensus(_)), "{refused:?}");
         let text = refused.to_string();
-        let expected = "can't read the data: they are of format level 2, and it knows levels up to 1";
-        assert!(text.contains(expected), "{text}");
+        let expected =
+            format!("can't read the data: they are of format level {FORMAT_LEVEL}, and it knows levels up to 1");
+        assert!(text.contains(&expected), "{text}");
         assert!(text.contains("install the version that the other nodes run"), "{text}");
 
         // Nothing was damaged.

@@ -1,5 +1,6 @@
 //! Batches: which entries share a transaction, and when they are applied again.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use quorate_env::Instant;
@@ -281,12 +282,14 @@ impl<M: Machine> Applier<M> {
         Ok(())
     }
 
-    /// Writes the sessions and the applied row at the end of a batch. If more entries follow, both are written again.
+    /// Writes the sessions, the users and the applied row at the end of a batch. If more entries follow, they are written
+    /// again.
     pub(super) fn end_batch(&mut self) -> Result<(), StoreFault> {
         self.staged.row.outcome_hash = self.staged.hash.value();
         if !Mutant::SessionsOutsideTransaction.is_on() {
             self.sessions.write(&mut self.machine)?;
         }
+        self.staged.users.write(&mut self.machine)?;
         // What is due by the time of the state must not wait for a leader's clock to catch up with it.
         let now = self.staged.row.now;
         self.staged.row.applied.due = self.machine.next_due()?.map(|due| if due <= now { 0 } else { due });
@@ -312,6 +315,7 @@ impl<M: Machine> Applier<M> {
 
     fn adopt(&mut self) {
         self.sessions.adopt();
+        self.users = Arc::clone(self.staged.users.present());
         self.rejected.adopt(&std::mem::take(&mut self.staged.rejected));
         self.row.clone_from(&self.staged.row);
         self.verification = self.staged.verification.take();
@@ -326,6 +330,6 @@ impl<M: Machine> Applier<M> {
         self.ahead = Ahead::default();
         self.dry_run = None;
         self.sessions.undo();
-        self.staged = Staged::new(&self.row);
+        self.staged = Staged::new(&self.row, &self.users);
     }
 }

@@ -10,7 +10,7 @@ use quorate_model::{
 use super::batch::{Doing, Stop};
 use super::{Applier, SWEPT_PER_ENTRY, SWEPT_PER_TICK, check_level};
 use crate::session::Admission;
-use crate::{CommandContext, Machine, Scope, Trouble};
+use crate::{CommandContext, Machine, Scope, Trouble, Users};
 
 /// The failure text of a rejected proposal.
 const REJECTED: &str = "the nodes could not apply this write in the time and memory that it has, so the cluster does \
@@ -33,6 +33,8 @@ pub(super) struct ControlChanges {
     closes: Vec<SessionId>,
     /// The format level to raise to, or 0.
     level: u32,
+    /// The users, if a command has changed them.
+    users: Option<Users>,
 }
 
 /// The result of an entry's commands.
@@ -161,6 +163,7 @@ impl<M: Machine> Applier<M> {
                 }
                 let applied = &mut self.staged.row.applied;
                 applied.level = applied.level.max(changes.level);
+                changes.users.into_iter().for_each(|users| self.staged.users.set(users));
                 Ok(Attempt::Done(Ok(Reply { results })))
             }
         }
@@ -248,7 +251,12 @@ impl<M: Machine> Applier<M> {
                 self.machine.sweep(now, SWEPT_PER_TICK)?;
                 Ok(ControlReply::Done.into())
             }
-            command => self.machine.run(command, context),
+            Command::Control(ControlCommand::User(command)) => {
+                let users = changes.users.get_or_insert_with(|| Users::clone(self.staged.users.present()));
+                users.change(command, stamp.now)?;
+                Ok(ControlReply::Done.into())
+            }
+            command @ (Command::Sql(_) | Command::Items(_)) => self.machine.run(command, context),
         }
     }
 }

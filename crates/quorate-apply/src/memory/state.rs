@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use bytes::{Buf, BufMut, Bytes};
+use quorate_model::codec::{decode_user, encode_user};
 use quorate_model::{Applied, Epoch, GroupId, LogId, NodeId, StoreFault, StoreIdentity};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -19,8 +20,9 @@ pub const STATE_BYTES_MAX: u64 = 256 << 20;
 
 const MAGIC: &[u8; 8] = b"QUORMEMS";
 
-/// The version of the format.
+/// The version of the format, and that of a state that holds users: older programs know the former only.
 const VERSION: u16 = 1;
+const VERSION_WITH_USERS: u16 = 2;
 
 /// Bytes of the header: the magic, the version, zeros, and the length of the records.
 const HEAD_BYTES: usize = 24;
@@ -35,6 +37,7 @@ const SESSION: u8 = 2;
 const OUTCOME: u8 = 3;
 const REJECTION: u8 = 4;
 const ROW: u8 = 5;
+const USER: u8 = 6;
 
 impl Memory {
     /// Encodes the committed data. What an open transaction has changed is left out.
@@ -54,7 +57,7 @@ impl Memory {
         };
         let mut out = Vec::new();
         out.put_slice(MAGIC);
-        out.put_u16_le(VERSION);
+        out.put_u16_le(version_of(map));
         out.put_bytes(0, ZERO_BYTES);
         // Replaced below, when it is known.
         out.put_u64_le(0);
@@ -76,7 +79,7 @@ impl Memory {
     ///
     /// [`StoreFault::Damaged`] for anything else, and [`StoreFault::Unsupported`] if a newer version wrote it.
     pub fn decode(bytes: &[u8]) -> Result<Self, StoreFault> {
-        let mut left = records_of(bytes)?;
+        let (version, mut left) = records_of(bytes)?;
         let mut map = BTreeMap::new();
         while !left.is_empty() {
             let place = bytes.len().saturating_sub(left.len()).saturating_sub(SUM_BYTES);
@@ -91,8 +94,17 @@ impl Memory {
         if map.is_empty() {
             return Err(damaged("the applied row is missing"));
         }
+        if version != version_of(&map) {
+            return Err(damaged("its format is not the one that its records need"));
+        }
         Ok(Self { map, ..Self::default() })
     }
+}
+
+/// Returns the version of the format that data need.
+fn version_of(map: &BTreeMap<Key, Record>) -> u16 {
+    // Users are the last records.
+    if matches!(map.last_key_value(), Some((Key::User(_), _))) { VERSION_WITH_USERS } else { VERSION }
 }
 
 fn damaged(what: &str) -> StoreFault {
@@ -106,8 +118,8 @@ fn check_size(bytes: usize) -> Result<(), StoreFault> {
     Err(StoreFault::Full(format!("the state has {bytes} bytes, encoded: the limit is {STATE_BYTES_MAX}")))
 }
 
-/// Checks everything around the records, and returns their bytes.
-fn records_of(bytes: &[u8]) -> Result<&[u8], StoreFault> {
+/// Checks everything around the records, and returns the version and their bytes.
+fn records_of(bytes: &[u8]) -> Result<(u16, &[u8]), StoreFault> {
     let (covered, sum) = bytes.split_last_chunk::<SUM_BYTES>().ok_or_else(|| damaged("it is too short"))?;
     let (head, records) = covered.split_first_chunk::<HEAD_BYTES>().ok_or_else(|| damaged("it is too short"))?;
     let mut head = head.as_slice();
@@ -120,15 +132,16 @@ fn records_of(bytes: &[u8]) -> Result<&[u8], StoreFault> {
         return Err(damaged("its checksum does not match"));
     }
     let version = head.try_get_u16_le().map_err(missing)?;
-    if version != VERSION {
-        return Err(StoreFault::Unsupported(format!("their format is {version}, and it knows format {VERSION}")));
+    if !(VERSION..=VERSION_WITH_USERS).contains(&version) {
+        let text = format!("their format is {version}, and it knows formats up to {VERSION_WITH_USERS}");
+        return Err(StoreFault::Unsupported(text));
     }
     let zeros = head.split_off(..ZERO_BYTES).unwrap_or_default();
     let len = head.try_get_u64_le().map_err(missing)?;
     if zeros.iter().any(|byte| *byte != 0) || len != records.len() as u64 {
         return Err(damaged("its header does not match its length"));
     }
-    Ok(records)
+    Ok((version, records))
 }
 
 fn put_record(out: &mut Vec<u8>, key: &Key, record: &Record) -> Result<(), StoreFault> {
@@ -163,6 +176,10 @@ fn put_record(out: &mut Vec<u8>, key: &Key, record: &Record) -> Result<(), Store
             out.put_u8(*table);
             put_bytes(out, key)?;
             put_bytes(out, value)?;
+        }
+        (Key::User(_), Record::User(user)) => {
+            out.put_u8(USER);
+            put_bytes(out, &encode_user(user))?;
         }
         _ => return Err(damaged("a record of another kind is kept under a key")),
     }
@@ -229,6 +246,10 @@ fn take_record(left: &mut &[u8]) -> Option<(Key, Record)> {
             // Copies, because a slice would keep all of the bytes in memory.
             let key = Bytes::copy_from_slice(take_bytes(left)?);
             (Key::Row(table, key), Record::Row(Bytes::copy_from_slice(take_bytes(left)?)))
+        }
+        USER => {
+            let user = decode_user(&Bytes::copy_from_slice(take_bytes(left)?)).ok()?;
+            (Key::User(user.name.clone()), Record::User(user))
         }
         _ => return None,
     })

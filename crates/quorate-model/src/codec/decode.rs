@@ -44,7 +44,7 @@ impl From<Flaw> for DecodeError {
 const SHORT: Flaw = Flaw::Malformed("a field is cut short");
 const TOO_LARGE: Flaw = Flaw::Malformed("a number is too large");
 const TOO_MANY: Flaw = Flaw::Malformed("a list is longer than it may be");
-const NOT_UTF8: Flaw = Flaw::Malformed("a text is not UTF-8");
+pub(super) const NOT_UTF8: Flaw = Flaw::Malformed("a text is not UTF-8");
 
 /// Part of an encoded message.
 #[derive(Clone, Copy)]
@@ -57,6 +57,11 @@ pub(super) struct Part<'a> {
 impl<'a> Part<'a> {
     pub(super) fn whole(whole: &'a Bytes) -> Self {
         Self { bytes: whole, whole }
+    }
+
+    /// Returns the bytes.
+    pub(super) fn bytes(self) -> &'a [u8] {
+        self.bytes
     }
 
     /// Returns the bytes, which share the memory of the whole buffer.
@@ -154,18 +159,18 @@ fn unzigzag(number: u64) -> i64 {
     (number >> 1).cast_signed() ^ -(number & 1).cast_signed()
 }
 
-fn small<T: TryFrom<N>, N>(number: N) -> Result<T, Flaw> {
+pub(super) fn small<T: TryFrom<N>, N>(number: N) -> Result<T, Flaw> {
     T::try_from(number).map_err(|_| TOO_LARGE)
 }
 
-fn text(part: Part<'_>) -> Result<String, Flaw> {
+pub(super) fn text(part: Part<'_>) -> Result<String, Flaw> {
     std::str::from_utf8(part.bytes).map(str::to_owned).map_err(|_| NOT_UTF8)
 }
 
 /// Adds to a list, or fails if it is full. The check is made here so that a hostile message can't fill the memory with
 /// elements before `check_limits` counts them.
 #[inline]
-fn push<T>(list: &mut Vec<T>, max: usize, item: T) -> Result<(), Flaw> {
+pub(super) fn push<T>(list: &mut Vec<T>, max: usize, item: T) -> Result<(), Flaw> {
     if list.len() >= max {
         return Err(TOO_MANY);
     }
@@ -227,19 +232,6 @@ impl Decode for Command {
             (family::CONTROL, Content(part)) => ControlCommand::decode(part).map(Self::Control),
             (family::SQL, Content(part)) => SqlCommand::decode(part).map(Self::Sql),
             (family::ITEMS, Content(part)) => ItemsCommand::decode(part).map(Self::Items),
-            _ => Err(Flaw::Unknown),
-        }
-    }
-}
-
-impl Decode for ControlCommand {
-    fn decode(part: Part<'_>) -> Result<Self, Flaw> {
-        match only_field(part)? {
-            (1, Content(part)) => empty(part, Self::OpenSession),
-            (2, Number(session)) => Ok(Self::CloseSession(SessionId(session))),
-            (3, Content(part)) => empty(part, Self::Verify),
-            (4, Content(part)) => empty(part, Self::Tick),
-            (5, Number(level)) => small(level).map(Self::Raise),
             _ => Err(Flaw::Unknown),
         }
     }
@@ -439,16 +431,6 @@ impl Decode for CommandResult {
             (family::SQL, Content(part)) => SqlReply::decode(part).map(Self::Sql),
             (family::ITEMS, Content(part)) => ItemsReply::decode(part).map(Self::Items),
             (FAILED, Content(part)) => Failure::decode(part).map(Self::Failed),
-            _ => Err(Flaw::Unknown),
-        }
-    }
-}
-
-impl Decode for ControlReply {
-    fn decode(part: Part<'_>) -> Result<Self, Flaw> {
-        match only_field(part)? {
-            (1, Content(part)) => empty(part, Self::Done),
-            (2, Number(session)) => Ok(Self::Session(SessionId(session))),
             _ => Err(Flaw::Unknown),
         }
     }

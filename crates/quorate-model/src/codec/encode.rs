@@ -7,9 +7,8 @@ use prost::encoding::{WireType, encode_varint, encoded_len_varint, key_len};
 
 use super::{FAILED, PIPELINE, family};
 use crate::{
-    Bulk, Column, Command, CommandResult, ControlCommand, ControlReply, DryRunRecord, Failure, Mode, Origin, Outcome,
-    PackedRows, Param, Proposal, Read, ReadCheck, Reply, Returned, SqlCommand, SqlReply, Stamp, Statement,
-    StatementResult, Value,
+    Bulk, Column, Command, CommandResult, DryRunRecord, Failure, Mode, Origin, Outcome, PackedRows, Param, Proposal,
+    Read, ReadCheck, Reply, Returned, SqlCommand, SqlReply, Stamp, Statement, StatementResult, Value,
 };
 
 /// A type that is encoded as tagged fields. Never reuse or renumber a tag: logs and sessions on disk contain them.
@@ -239,18 +238,6 @@ impl Message for Command {
     }
 }
 
-impl Message for ControlCommand {
-    fn put(&self, out: &mut impl Out) {
-        match self {
-            Self::OpenSession => out.message(1, &Empty),
-            Self::CloseSession(session) => out.number(2, session.0),
-            Self::Verify => out.message(3, &Empty),
-            Self::Tick => out.message(4, &Empty),
-            Self::Raise(level) => out.number(5, (*level).into()),
-        }
-    }
-}
-
 impl Message for SqlCommand {
     fn put(&self, out: &mut impl Out) {
         match self {
@@ -383,15 +370,6 @@ impl Message for CommandResult {
             Self::Sql(reply) => out.message(family::SQL, reply),
             Self::Items(reply) => out.message(family::ITEMS, reply),
             Self::Failed(failure) => out.message(FAILED, failure),
-        }
-    }
-}
-
-impl Message for ControlReply {
-    fn put(&self, out: &mut impl Out) {
-        match self {
-            Self::Done => out.message(1, &Empty),
-            Self::Session(session) => out.number(2, session.0),
         }
     }
 }

@@ -32,6 +32,12 @@ const FUNCTIONS: [&str; 8] = [
 const NODE_TABLES: [&str; 7] =
     ["dbstat", "sqlite_dbpage", "sqlite_stmt", "bytecode", "tables_used", "sqlite_memstat", "fts3tokenize"];
 
+/// Tables that not even a query may read: that of users, and the one that shows the pages of every table.
+const SECRET_TABLES: [&str; 2] = ["_quorate_users", "sqlite_dbpage"];
+
+/// What to do instead.
+const LIST_USERS: &str = "an administrator can list the users (`quorate users list`)";
+
 /// Pragmas that describe the schema, also as table functions (`pragma_table_info`).
 const SCHEMA_PRAGMAS: [&str; 6] =
     ["table_info", "table_xinfo", "index_list", "index_info", "index_xinfo", "foreign_key_list"];
@@ -186,6 +192,9 @@ fn pragma(access: &Access<'_>, mode: Mode) -> Result<(), Refusal> {
 
 fn read(access: &Access<'_>, mode: Mode, seen: &Seen) -> Result<(), Refusal> {
     let table = access.first.unwrap_or_default();
+    if among(table, &SECRET_TABLES) {
+        return refuse(format!("{table} may not be read: it holds the hashes of passwords and tokens; {LIST_USERS}"));
+    }
     if mode == Mode::Query {
         return Ok(());
     }

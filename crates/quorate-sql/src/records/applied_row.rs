@@ -5,6 +5,7 @@
 use bytes::Bytes;
 use quorate_apply::AppliedRow;
 use quorate_model::limits::BASE_LEVEL;
+use quorate_model::users::USERS_LEVEL;
 use quorate_model::{Applied, Epoch, GroupId, LogId, NodeId, StoreFault, StoreIdentity};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -14,19 +15,23 @@ use crate::classify;
 /// is upgraded when it is opened.
 ///
 /// Since level 2 sessions have a column `recent`, since level 3 there is a table of enabled extensions, since level 4
-/// one of rejected entries, since level 5 the applied row has the columns `format_level` and `due`.
+/// one of rejected entries, since level 5 the applied row has the columns `format_level` and `due`, and since level 6
+/// there is a table of users.
 ///
-/// A row says level 4 as long as these columns hold their defaults. An older program can then use the database, so a
-/// cluster can be upgraded node by node, and back, until the format level rises.
-pub const STORE_LEVEL: u32 = 5;
+/// A row says level 4 as long as these columns hold their defaults, and level 5 until there may be users. An older
+/// program can then use the database, so a cluster can be upgraded node by node, and back, until the format level rises.
+pub const STORE_LEVEL: u32 = 6;
 
 /// The level of the layout since which the row has a format level and a due time.
 const WITH_FORMAT_LEVEL: u32 = 5;
 
 /// Returns the lowest level of the layout that holds a row.
 fn layout_of(row: &AppliedRow) -> u32 {
-    let is_older = row.applied.level == BASE_LEVEL && row.applied.due.is_none();
-    if is_older { WITH_FORMAT_LEVEL - 1 } else { STORE_LEVEL }
+    match row.applied.level {
+        BASE_LEVEL if row.applied.due.is_none() => WITH_FORMAT_LEVEL - 1,
+        ..USERS_LEVEL => WITH_FORMAT_LEVEL,
+        _ => STORE_LEVEL,
+    }
 }
 
 /// Creates the table.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use quorate_apply::Users;
 use quorate_model::{Applied, Entry, Outcome, StoreFault, StoreIdentity};
 
 use crate::connection::{self, BUSY_TIMEOUT};
@@ -56,6 +57,11 @@ impl Core {
     /// The latest entries that the cluster decided not to run.
     pub(crate) fn rejected(&self) -> &[u64] {
         self.applier.rejected()
+    }
+
+    /// The users as of the last entry.
+    pub(crate) fn users(&self) -> &Arc<Users> {
+        self.applier.users()
     }
 
     /// Gives this thread the resource limits of an entry's statements. Must be held while statements run.

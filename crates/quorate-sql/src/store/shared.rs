@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use quorate_apply::Users;
 use quorate_apply::waits::Waits;
 use quorate_env::signal::Signal;
 use quorate_env::{Env, Throttle, lock};
@@ -77,6 +78,8 @@ pub(crate) struct Shared {
     checkpoint_waits: Throttle,
     /// The latest entries that the cluster decided not to run.
     pub(crate) rejections: Mutex<Vec<u64>>,
+    /// The users as of the last COMMIT that changed them.
+    pub(crate) users: watch::Sender<Arc<Users>>,
     stop: AtomicU8,
     /// Lets other threads observe the writer's statements and interrupt them.
     pub(crate) supervision: Arc<Supervision>,
@@ -128,6 +131,7 @@ impl Shared {
             disk_is_full: Throttle::default(),
             checkpoint_waits: Throttle::default(),
             rejections: Mutex::new(core.rejected().to_vec()),
+            users: watch::Sender::new(Arc::clone(core.users())),
             stop: AtomicU8::new(Stop::Running as u8),
             supervision,
             readers,
@@ -175,7 +179,7 @@ impl Shared {
 
     /// Publishes the applied position. Must be called under the writer lock that was held while it was reached.
     pub(crate) fn publish(&self, core: &Core) {
-        self.note_rejections(core);
+        self.note_records(core);
         self.applied.send_replace(core.applied().clone());
         self.metrics.sessions.set(core.sessions());
         let generation = core.generation();
@@ -185,19 +189,27 @@ impl Shared {
         }
     }
 
-    /// Copies the rejections, which others read without the writer lock. Must be called before the position is
-    /// published.
-    pub(crate) fn note_rejections(&self, core: &Core) {
+    /// Publishes the rejections and the users, which others read without the writer lock. Must be called before the
+    /// position is published: who knows the position of a change of users finds the change made.
+    fn note_records(&self, core: &Core) {
         let mut known = lock(&self.rejections);
         if known.last() != core.rejected().last() {
             *known = core.rejected().to_vec();
         }
+        drop(known);
+        self.users.send_if_modified(|users| {
+            let is_new = !Arc::ptr_eq(users, core.users());
+            if is_new {
+                *users = Arc::clone(core.users());
+            }
+            is_new
+        });
     }
 
     /// Records that an image was installed, which clears the faults of the earlier data. Must be called under the
     /// writer lock that was held for the installation.
     pub(crate) fn installed(&self, core: &Core, applied: &Applied) {
-        self.note_rejections(core);
+        self.note_records(core);
         self.applied.send_replace(applied.clone());
         *self.lock_durable() = applied.clone();
         self.fault.send_replace(None);

@@ -5,11 +5,14 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+use quorate_model::{TokenHash, User, UserRole, UserToken, Verifier};
+
 use super::*;
 use crate::Engine;
 
 /// Two digits for each byte.
 const GOLDEN: &str = include_str!("../../../tests/golden/memory-state-1.hex");
+const GOLDEN_WITH_USERS: &str = include_str!("../../../tests/golden/memory-state-2.hex");
 
 fn some_bytes() -> impl Strategy<Value = Bytes> {
     vec(any::<u8>(), 0..12).prop_map(Bytes::from)
@@ -49,6 +52,10 @@ fn a_record() -> impl Strategy<Value = (Key, Record)> {
         any::<u64>().prop_map(|index| (Key::Rejection(index), Record::Rejection)),
         (0..3_u8, some_bytes(), some_bytes())
             .prop_map(|(table, key, value)| (Key::Row(table, key), Record::Row(value))),
+        "[a-c]{1,2}".prop_map(|name| {
+            let user = User { name, role: UserRole::Write, verifier: None, tokens: Vec::new() };
+            (Key::User(user.name.clone()), Record::User(user))
+        }),
     ]
 }
 
@@ -98,16 +105,29 @@ fn example() -> Memory {
     Memory { map: records.into(), ..Memory::default() }
 }
 
+/// The same with two users.
+fn example_with_users() -> Memory {
+    let token = UserToken { hash: TokenHash::new([22; TokenHash::BYTES]), created: 23 };
+    let verifier = Some(Verifier::new("$argon2id$v=19$m=19456,t=2,p=1$c2FsdA$aGFzaA"));
+    let ann = User { name: "ann".to_owned(), role: UserRole::Admin, verifier, tokens: vec![token] };
+    let bob = User { name: "bob".to_owned(), role: UserRole::Read, verifier: None, tokens: Vec::new() };
+    let mut memory = example();
+    memory.map.extend([ann, bob].map(|user| (Key::User(user.name.clone()), Record::User(user))));
+    memory
+}
+
 #[test]
 fn the_format_is_pinned() {
     let hex = |memory: &Memory| memory.encode().unwrap().iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let written = format!("{}\n{}\n", hex(&Memory::new(StoreIdentity::default())), hex(&example()));
     assert_eq!(written, GOLDEN, "\n{written}");
+    let written = format!("{}\n", hex(&example_with_users()));
+    assert_eq!(written, GOLDEN_WITH_USERS, "\n{written}");
 }
 
 #[test]
 fn any_damage_is_found() {
-    let bytes = example().encode().unwrap();
+    let bytes = example_with_users().encode().unwrap();
     for at in 0..bytes.len() {
         let mut other = bytes.to_vec();
         other[at] ^= 0x10;
@@ -121,7 +141,7 @@ fn any_damage_is_found() {
 #[test]
 fn a_newer_version_is_not_damage() {
     let mut bytes = example().encode().unwrap().to_vec();
-    bytes[MAGIC.len()] = 2;
+    bytes[MAGIC.len()] = 3;
     let fault = fault_of(&seal(bytes));
     assert!(matches!(fault, StoreFault::Unsupported(_)), "{fault}");
 }
@@ -131,13 +151,15 @@ fn encoded(records: &[(Key, Record)]) -> Vec<u8> {
     let mut bytes = Memory::default().encode().unwrap().to_vec();
     bytes.truncate(HEAD_BYTES);
     records.iter().for_each(|(key, record)| put_record(&mut bytes, key, record).unwrap());
+    let has_users = records.iter().any(|(key, _)| matches!(key, Key::User(_)));
+    bytes[MAGIC.len()] = if has_users { 2 } else { 1 };
     seal([&bytes[..], &[0; SUM_BYTES]].concat())
 }
 
 #[test]
 fn what_no_encoder_writes_is_damage_even_under_a_right_checksum() {
-    let all: Vec<_> = example().map.into_iter().collect();
-    assert_eq!(encoded(&all), example().encode().unwrap());
+    let all: Vec<_> = example_with_users().map.into_iter().collect();
+    assert_eq!(encoded(&all), example_with_users().encode().unwrap());
     let mut wrong: Vec<Vec<u8>> = (0..all.len() - 1)
         .flat_map(|at| {
             let (mut swapped, mut twice) = (all.clone(), all.clone());
@@ -147,9 +169,9 @@ fn what_no_encoder_writes_is_damage_even_under_a_right_checksum() {
         })
         .collect();
     wrong.extend([encoded(&[]), encoded(&all[1..])]);
-    // A zero of the header, the length, and the flag of an outcome.
+    // The version, a zero of the header, the length, and the flag of an outcome.
     let flag = encoded(&all[..2]).len() - SUM_BYTES + 17;
-    for (at, byte) in [(MAGIC.len() + 2, 1), (HEAD_BYTES - 1, 1), (flag, 2)] {
+    for (at, byte) in [(MAGIC.len(), 1), (MAGIC.len() + 2, 1), (HEAD_BYTES - 1, 1), (flag, 2)] {
         let mut bytes = encoded(&all);
         bytes[at] = byte;
         wrong.push(sum(bytes));

@@ -2,6 +2,8 @@
 
 use std::task::{Wake, Waker};
 
+use quorate_model::UserCommand;
+
 use super::*;
 use crate::Engine;
 use crate::items::topic;
@@ -81,7 +83,9 @@ fn an_entry_of_a_newer_version_stops_the_store_after_the_entries_before_it() {
     let disk = Arc::new(SimDisk::new(1));
     let store = MemoryStore::open(disk, dir(), IDENTITY, FORMAT_LEVEL - 1, options()).unwrap();
     let session = |index| proposal(index, None, vec![ControlCommand::OpenSession.into()]);
-    let entries = [session(0), session(1), proposal(2, None, vec![take(b"key")]), session(3)];
+    let newest = ControlCommand::User(UserCommand::Remove("ann".to_owned()));
+    assert_eq!(newest.level(), FORMAT_LEVEL);
+    let entries = [session(0), session(1), proposal(2, None, vec![newest.into()]), session(3)];
     let calls = hand_over(&store, &entries);
     let counts: Vec<_> = calls.iter().map(|call| call.as_ref().ok().map(Vec::len)).collect();
     assert_eq!(counts, [Some(2), None], "{calls:?}");

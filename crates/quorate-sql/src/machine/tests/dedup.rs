@@ -2,6 +2,7 @@
 
 use quorate_apply::session::{SESSION_IDLE_NANOS, SESSIONS_MAX};
 use quorate_model::limits::{KEPT_OUTCOME_BYTES_MAX, SESSION_WINDOW};
+use quorate_model::users::USERS_LEVEL;
 
 use super::*;
 
@@ -107,10 +108,12 @@ fn sessions_of_the_first_layout_are_upgraded() {
     assert_eq!(kept(&node), 1);
 }
 
-/// The columns that a database of layout 4 does not have, each added by one statement, between which a process may end.
+/// The table and the columns that a database of layout 4 does not have, each added by one statement, between which a
+/// process may end.
 #[test]
 fn a_database_of_layout_4_is_upgraded_from_any_state() {
-    const DROPS: [&str; 3] = [
+    const DROPS: [&str; 4] = [
+        "DROP TABLE _quorate_users",
         "UPDATE _quorate_applied SET level = 4",
         "ALTER TABLE _quorate_applied DROP COLUMN due",
         "ALTER TABLE _quorate_applied DROP COLUMN format_level",
@@ -133,10 +136,12 @@ fn the_layout_stays_old_until_the_format_level_rises() {
     let layout =
         |node: &Node| node.conn().query_row("SELECT level FROM _quorate_applied", [], |row| row.get::<_, u32>(0));
     assert_eq!(layout(&node), Ok(4));
-    node.propose(&Proposal::new(None, vec![ControlCommand::Raise(FORMAT_LEVEL).into()])).unwrap();
-    assert_eq!((layout(&node), node.applier().applied().level), (Ok(5), FORMAT_LEVEL));
-    node.restart();
-    assert_eq!(node.applier().applied().level, FORMAT_LEVEL);
+    for (level, of_layout) in [(2, 5), (USERS_LEVEL, 6)] {
+        node.propose(&Proposal::new(None, vec![ControlCommand::Raise(level).into()])).unwrap();
+        assert_eq!((layout(&node), node.applier().applied().level), (Ok(of_layout), level));
+        node.restart();
+        assert_eq!(node.applier().applied().level, level);
+    }
 }
 
 #[test]
