@@ -1,4 +1,4 @@
-//! The handle of an operator: lists the members of a cluster and changes them.
+//! The handle of an operator: lists the members and the users of a cluster and changes them.
 //!
 //! Invariants:
 //! - Every request may be sent again: it describes the desired state, and succeeds if that state already holds.
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_env::{Cause, Instant, sleep};
-use quorate_model::{GroupId, NodeId};
+use quorate_model::{Failure, GroupId, NodeId};
 use quorate_wire::CallError;
 
 use crate::error::Error;
@@ -20,12 +20,15 @@ use crate::remote::Alive;
 use crate::remote::nodes::{Nodes, Reached, unreachable};
 use crate::runtime::Runtime;
 use crate::status::Status;
-use crate::submitter::Attempt;
+use crate::submitter::{Attempt, Submitter};
+
+mod users;
 
 pub use quorate_consensus::{Admission, Admitted, Blocked, GroupStatus, Living, MemberStatus, Standing};
 
 pub use crate::readiness::BEHIND_MAX;
 pub use crate::verify::{Difference, Verification, VerifiedNode, VerifyError};
+pub use users::Login;
 
 /// The pause before a request is sent again.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -50,6 +53,8 @@ const ATTEMPT_MAX: Duration = Duration::from_secs(25);
 pub struct Admin {
     runtime: Runtime,
     nodes: Arc<Nodes>,
+    /// Proposes changes of users, exactly once.
+    submitter: Arc<Submitter>,
     deadline: Duration,
     /// Keeps the client's runtime alive, which ends when the last of these is dropped.
     _alive: Option<Arc<Alive>>,
@@ -81,6 +86,11 @@ impl AdminError {
     pub fn is_retryable(&self) -> bool {
         matches!(self, Self::Unconfirmed(_) | Self::Unavailable(_))
     }
+
+    /// Returns why the state machine refused a change of users, if this is [`AdminError::Refused`] for that reason.
+    pub fn failure(&self) -> Option<&Failure> {
+        if let Self::Refused(cause) = self { cause.downcast_ref() } else { None }
+    }
 }
 
 /// The answer of a node to a probe, with measurements.
@@ -109,9 +119,15 @@ enum Failed {
 }
 
 impl Admin {
-    /// Creates a handle over these nodes in this runtime. `alive` keeps the runtime alive if it is the handle's own.
-    pub(crate) fn new(runtime: Runtime, nodes: Arc<Nodes>, deadline: Duration, alive: Option<Arc<Alive>>) -> Self {
-        Self { runtime, nodes, deadline, _alive: alive }
+    /// Creates a handle over these nodes, in the runtime of the submitter. `alive` keeps the runtime alive if it is the
+    /// handle's own.
+    pub(crate) fn new(
+        submitter: Arc<Submitter>,
+        nodes: Arc<Nodes>,
+        deadline: Duration,
+        alive: Option<Arc<Alive>>,
+    ) -> Self {
+        Self { runtime: submitter.runtime().clone(), nodes, submitter, deadline, _alive: alive }
     }
 
     /// Returns the same handle with another deadline for its requests.
@@ -239,8 +255,9 @@ impl Admin {
         .await
     }
 
-    /// Closes the connections, for all clones.
+    /// Closes the session and the connections, for all clones.
     pub(crate) async fn close(&self) {
+        self.submitter.end_session().await;
         // If the runtime has ended, the connections have ended too.
         let _ = self.runtime.run(self.nodes.close()).await;
     }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use quorate_consensus::{ConsensusConfig, KEEP_LOG_BYTES, LOG_SEGMENT_BYTES, Member};
+use quorate_model::TokenHash;
 use quorate_model::limits::FORMAT_LEVEL;
 use quorate_sql::extensions::Extensions;
 use quorate_sql::options::WRITER_CACHE_BYTES_DEFAULT;
@@ -80,6 +81,9 @@ pub struct Config {
     pub secret: SecretSource,
     /// TLS for all connections of the node; `None` for connections in the clear.
     pub tls: Option<TlsConfig>,
+    /// The hash of the token of the user [`FIRST_ADMIN`](crate::users::FIRST_ADMIN), whom the cluster gets while it has
+    /// no users; the same on all nodes. Then no door is ever open to everyone. Once there are users it means nothing.
+    pub admin_token: Option<TokenHash>,
     /// Intervals and deadlines of consensus.
     pub timing: Timing,
     /// The condition for acknowledging a write. It is fixed when the cluster is founded, and the same on all nodes.
@@ -150,6 +154,7 @@ impl Default for Config {
             members: BTreeMap::new(),
             secret: SecretSource::default(),
             tls: None,
+            admin_token: None,
             timing: Timing::default(),
             durability: Durability::default(),
             keep_log_bytes: KEEP_LOG_BYTES,

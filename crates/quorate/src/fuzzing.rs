@@ -10,6 +10,7 @@ use quorate_sql::query::Rows;
 
 use crate::protocol::admin::{Admit, Changed, Probe, Remove, Transfer};
 use crate::protocol::transaction::{Ask, AskKind, Told};
+use crate::protocol::users::UserList;
 use crate::protocol::waits::{WaitAsk, WaitAskKind, WaitTold};
 use crate::protocol::{
     Announced, Answer, Backup, Execute, Executed, OpenSnapshot, Outcomes, OutcomesTold, Query, SnapshotItem,
@@ -102,6 +103,7 @@ pub const ALL: &[(&str, Reencode)] = &[
         let told: WaitTold = read(bytes)?;
         Some(encode(&WaitTold::new(told.number, told.news())))
     }),
+    ("users", |bytes| Some(encode(&read::<UserList>(bytes)?.read()?.into_iter().collect::<UserList>()))),
 ];
 
 fn read<M: Message + Default>(bytes: Bytes) -> Option<M> {

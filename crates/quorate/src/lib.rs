@@ -36,7 +36,7 @@
 //!   be. A [`Client`] provides the same handles in a process that is not a member.
 //! - [`backup`](backup()) and [`restore`](restore()): copy a live database to a plain SQLite file, and create a cluster
 //!   from such a file. [`verify`](verify()) checks that all nodes hold the same data.
-//! - [`Admin`]: lists and changes the members of a cluster.
+//! - [`Admin`]: lists and changes the members of a cluster, and its users. [`users`]: who may log in at doors.
 //! - [`Error`]: the error of a read or a write. Every error except [`Error::Unknown`] means that the write had no
 //!   effect.
 //!
@@ -67,6 +67,7 @@ mod readiness;
 mod remote;
 pub mod restore;
 mod results;
+mod rights;
 mod row_methods;
 mod runtime;
 mod snapshot;
@@ -75,6 +76,7 @@ mod status;
 mod submitter;
 mod transaction;
 pub mod types;
+pub mod users;
 mod verify;
 
 pub use admin::Admin;

@@ -83,6 +83,19 @@ pub struct NodeMetrics {
     pub divergences: Counter,
     /// Times that nodes were found to differ, whether this node or others.
     pub disagreements: Counter,
+    /// Logins of users.
+    pub logins: LoginMetrics,
+}
+
+/// The checks of credentials that doors requested from a node; see [`Users`](crate::users::Users).
+#[derive(Clone, Debug, Default)]
+pub struct LoginMetrics {
+    /// Credentials that were accepted.
+    pub succeeded: Counter,
+    /// Credentials that were wrong.
+    pub failed: Counter,
+    /// Credentials that were not checked, because too many logins have failed or were waiting.
+    pub delayed: Counter,
 }
 
 /// The reads that handles and clients requested from a node.

@@ -36,6 +36,7 @@ use crate::runtime::{Runtime, RuntimeOwner};
 use crate::sql::Sql;
 use crate::status::Status;
 use crate::submitter::Submitter;
+use crate::users::Users;
 
 mod agreement;
 mod backup;
@@ -48,12 +49,13 @@ mod operate;
 mod service;
 mod snapshots;
 mod transaction;
+mod users;
 mod voters;
 mod waits;
 
 pub(crate) use claim::Claim;
 use embedded::Embedded;
-use gateway::Gateway;
+pub(crate) use gateway::Gateway;
 pub use observer::{Observer, WriteTraces};
 use service::ClientService;
 
@@ -123,10 +125,10 @@ impl Node {
         let deadline = config.deadline;
         launch(&env, config, hooks, (started, stopping), end)?;
         let Started { gateway, runtime, operators } = starting.await.unwrap_or(Err(StartError::Died))?;
-        let admin = Admin::new(runtime.clone(), Arc::new(operators), deadline, None);
         let observer = Observer::new(&gateway, runtime.clone());
-        let client = Submitter::new(runtime.clone(), Box::new(Embedded(Arc::downgrade(&gateway))));
-        let sql = Sql::new(Arc::new(client), Level::Local, deadline);
+        let client = Arc::new(Submitter::new(runtime.clone(), Box::new(Embedded(Arc::downgrade(&gateway)))));
+        let admin = Admin::new(Arc::clone(&client), Arc::new(operators), deadline, None);
+        let sql = Sql::new(client, Level::Local, deadline);
         Ok(Self { gateway, observer, runtime, sql, admin, root: Root { stop: Mutex::new(Some(stop)), ended } })
     }
 
@@ -138,6 +140,11 @@ impl Node {
     /// Returns the handle for operators, through this node.
     pub fn admin(&self) -> Admin {
         self.admin.clone()
+    }
+
+    /// Returns the check of users' credentials against what this node has applied.
+    pub fn users(&self) -> Users {
+        Users::new(&self.gateway, self.runtime.clone())
     }
 
     /// Returns the state of the node and its cluster, as the node sees it.
@@ -357,9 +364,12 @@ async fn open(env: &Env, config: &Config, hooks: SimHooks) -> Result<Opened, Sta
         addr = consensus.local_addr(), "{} has started", config.name
     );
     let store = opened.get().cloned().ok_or(StartError::Died)?;
-    let gateway = Arc::new(Gateway::new(env.clone(), config.data_dir.clone(), consensus, store, waits));
+    let gateway = Arc::new(Gateway::new(env.clone(), config, consensus, store, waits));
     service.open(&gateway);
     drop(env.spawn(agreement::watch(Arc::downgrade(&gateway))));
+    if let Some(token) = config.admin_token {
+        drop(env.spawn(users::add_first(Arc::downgrade(&gateway), token)));
+    }
     if timeout(extensions::ENABLE_MAX, extensions::enable(Arc::downgrade(&gateway))).await.is_err() {
         tracing::warn!("not every voter has the functions and collations of this node: writes can't use them yet");
         drop(env.spawn(extensions::enable(Arc::downgrade(&gateway))));

@@ -9,6 +9,7 @@ pub(crate) mod admin;
 mod convert;
 mod status;
 pub(crate) mod transaction;
+pub(crate) mod users;
 pub(crate) mod waits;
 
 pub(crate) use status::StatusReply;
@@ -39,6 +40,8 @@ pub(crate) mod method {
     pub(crate) const EXTENSIONS: u16 = 74;
     /// Makes the leader reject an entry.
     pub(crate) const REJECT_ENTRY: u16 = 75;
+    /// Returns the users.
+    pub(crate) const USERS: u16 = 76;
     /// A stream: takes a snapshot and answers queries of it, in pieces.
     pub(crate) const SNAPSHOT: u16 = 80;
     /// A stream: runs the statements of an interactive transaction, and commits it.

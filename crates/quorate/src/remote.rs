@@ -188,7 +188,9 @@ impl Client {
         let submitter = Submitter::new(runtime.clone(), Box::new(network));
         let sql = Sql::new(Arc::new(submitter), Level::Linearizable, config.deadline);
         let operators = Arc::new(Nodes::new(&env, &config, admin_role, secret));
-        let admin = Admin::new(runtime.clone(), operators, config.deadline, Some(Arc::clone(&alive)));
+        let operator = Network::new(Arc::clone(&operators), Arc::clone(&alive));
+        let changes = Arc::new(Submitter::new(runtime.clone(), Box::new(operator)));
+        let admin = Admin::new(changes, operators, config.deadline, Some(Arc::clone(&alive)));
         let waits = Arc::new(Waits::new(runtime.clone(), Arc::clone(&nodes)));
         let client = Self { sql, admin, runtime, nodes, waits, alive };
         client.status().await?;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use quorate_consensus::{Durability, Timing};
+use quorate_model::TokenHash;
 use quorate_sql::extensions::Extensions;
 
 use super::{Config, SecretSource, SqlOptions, TlsConfig};
@@ -51,6 +52,12 @@ impl Config {
     #[must_use]
     pub fn with_tls(self, tls: TlsConfig) -> Self {
         Self { tls: Some(tls), ..self }
+    }
+
+    /// Sets [`Config::admin_token`].
+    #[must_use]
+    pub fn with_admin_token(self, hash: TokenHash) -> Self {
+        Self { admin_token: Some(hash), ..self }
     }
 
     /// Sets [`Config::timing`].

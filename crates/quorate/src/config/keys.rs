@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use quorate_env::Cause;
+use quorate_model::TokenHash;
 
 use super::schema::{Key, Schema, Shown, Wrong};
 use super::value::{Given, addresses, size, time};
@@ -12,6 +13,7 @@ impl Schema for Config {
     fn keys() -> Vec<Key<Self>> {
         let mut keys = node();
         keys.extend(secret());
+        keys.push(admin_token());
         keys.push(
             Key::new(
                 "members",
@@ -136,6 +138,34 @@ fn secret() -> [Key<Config>; 3] {
         .instead_of(&["secret_file", "secret_env"])
         .example("\"...\""),
     ]
+}
+
+fn admin_token() -> Key<Config> {
+    Key::new(
+        "admin_token_hash",
+        "The SHA-256, in hexadecimal, of a token for the user 'admin', whom the cluster gets while it has no users; the \
+         same on all nodes. `quorate init` draws the token and shows it once. Without it, the doors are open until \
+         there is a user.",
+        |config: &mut Config, given| {
+            let text = given.text()?;
+            let wrong = || Wrong::Invalid("is not the SHA-256 of a token: 64 hexadecimal digits".to_owned());
+            config.admin_token = Some(hash_from_hex(&text).ok_or_else(wrong)?);
+            Ok(())
+        },
+        |config| config.admin_token.as_ref().map(hash_to_hex).into(),
+    )
+    .example("\"...\"")
+}
+
+fn hash_from_hex(text: &str) -> Option<TokenHash> {
+    let digits: Vec<u8> = text.chars().map(|digit| digit.to_digit(16)?.try_into().ok()).collect::<Option<_>>()?;
+    let (pairs, []) = digits.as_chunks::<2>() else { return None };
+    let bytes: Vec<u8> = pairs.iter().map(|[high, low]| high << 4 | low).collect();
+    bytes.try_into().ok().map(TokenHash::new)
+}
+
+fn hash_to_hex(hash: &TokenHash) -> String {
+    hash.bytes().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn timing() -> [Key<Timing>; 5] {

@@ -15,6 +15,7 @@ const FULL: &str = r#"
     listen = "0.0.0.0:7001"
     advertise = "a.example:7001"
     secret = "0123456789abcdef"
+    admin_token_hash = "5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5A5A"
     durability = "os"
     keep_log = "1 GiB"
     deadline = "10 s"
@@ -53,6 +54,7 @@ fn every_key_is_read() {
         members: [("a", "a.example:7001"), ("b", "b.example:7001")].map(|(k, v)| (k.to_owned(), v.to_owned())).into(),
         secret: SecretSource::Inline("0123456789abcdef".to_owned()),
         tls: Some(TlsConfig::new("a.crt", "a.key", Ca::File("ca.crt".into()))),
+        admin_token: Some(TokenHash::new([0x5a; TokenHash::BYTES])),
         timing: Timing {
             heartbeat: Duration::from_millis(100),
             election_min: Duration::from_secs(1),

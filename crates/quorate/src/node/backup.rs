@@ -7,7 +7,7 @@ use std::time::Duration;
 use quorate_consensus::ImageError;
 use quorate_env::{Instant, sleep, timeout_at};
 use quorate_model::StoreFault;
-use quorate_wire::{CallFailure, FailureKind, Role, StreamReceiver, StreamSender};
+use quorate_wire::{CallFailure, FailureKind, StreamReceiver, StreamSender};
 
 use super::gateway::{Gateway, served_until};
 use crate::backup::{BackupError, BackupInfo, BackupOptions, Sink, blocking};
@@ -28,13 +28,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Sends an image to a client.
 pub(super) async fn serve(
     gateway: &Gateway,
-    role: Role,
     sender: &mut StreamSender,
     receiver: &mut StreamReceiver,
 ) -> Result<(), CallFailure> {
-    if !matches!(role, Role::Admin | Role::Peer) {
-        return Err(CallFailure::new(FailureKind::Forbidden, "only an administrator may take a backup"));
-    }
     let ask = match timeout_at(Instant::now() + ASK_MAX, receiver.recv()).await {
         Ok(Ok(Some(ask))) => protocol::decode::<protocol::Backup>(ask)?,
         Ok(Ok(None) | Err(_)) | Err(_) => return Err(malformed("the request for a backup did not arrive")),

@@ -13,7 +13,8 @@ use quorate_consensus::{Consensus, ProposeError, ReadPositionError};
 use quorate_env::mutant::Mutant;
 use quorate_env::{Cause, Env, Instant, timeout_at};
 use quorate_model::{
-    ALONE, Command, Failure, FailureKind, GroupId, Outcome, Position, Read, SqlCommand, StateMachine, StoreFault,
+    ALONE, Command, ControlCommand, Failure, FailureKind, GroupId, Outcome, Position, Read, SqlCommand, StateMachine,
+    StoreFault,
 };
 use quorate_sql::connection::sqlite_version;
 use quorate_sql::readers::Snapshot;
@@ -22,12 +23,14 @@ use quorate_sql::validate::StatementKind;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::coop;
 
+use crate::config::Config;
 use crate::error::Error;
 use crate::level::Level;
 use crate::metrics::{Metrics, NodeMetrics};
 use crate::readiness::{NotReady, not_ready};
 use crate::status::Status;
 use crate::submitter::{Attempt, NotDone, ReadAnswer, ReadRequest};
+use crate::users::Logins;
 
 /// How long a snapshot may last. A snapshot that is older than a usual read ends sooner if it makes the database's
 /// files grow too much, or if another node needs an image.
@@ -60,6 +63,9 @@ pub(crate) struct Gateway {
     /// takes no lock.
     fault: watch::Receiver<Option<StoreFault>>,
     pub(crate) metrics: NodeMetrics,
+    pub(crate) logins: Logins,
+    /// Whether the configuration has the token of the first administrator: the cluster is closed from the beginning.
+    pub(super) expects_admin: bool,
     /// Set when the node is asked to stop.
     pub(crate) is_stopping: AtomicBool,
     pub(super) data_dir: PathBuf,
@@ -76,7 +82,7 @@ pub(crate) struct KeptSnapshot {
 impl Gateway {
     pub(crate) fn new(
         env: Env,
-        data_dir: PathBuf,
+        config: &Config,
         consensus: Consensus,
         store: SqlStore,
         waits: BTreeMap<GroupId, Waits>,
@@ -90,7 +96,23 @@ impl Gateway {
         if fault.borrow_and_update().is_some() {
             fault.mark_changed();
         }
-        Self { env, consensus, store, waits, backups, checks, snapshots, fault, metrics, is_stopping, data_dir, since }
+        let logins = Logins::new(&env);
+        Self {
+            env,
+            consensus,
+            store,
+            waits,
+            backups,
+            checks,
+            snapshots,
+            fault,
+            metrics,
+            logins,
+            expects_admin: config.admin_token.is_some(),
+            is_stopping,
+            data_dir: config.data_dir.clone(),
+            since,
+        }
     }
 
     /// Proposes, at this node or at the leader.
@@ -117,6 +139,7 @@ impl Gateway {
         let kind = match command {
             Command::Sql(SqlCommand::Statement(statement)) => self.store.validator().check(statement)?,
             Command::Sql(SqlCommand::Bulk(bulk)) => self.store.validator().check_bulk(bulk)?,
+            Command::Control(ControlCommand::User(command)) => return super::users::check(command),
             Command::Control(_) | Command::Sql(SqlCommand::Vacuum | SqlCommand::Extend(_)) => return Ok(()),
             Command::Items(_) => {
                 return Err(Failure::new(FailureKind::Refused, "this cluster has no store for the command"));
@@ -201,7 +224,7 @@ impl Gateway {
 
     /// Fails until this node has applied its own admission: before that its database may be empty, or that of a former
     /// id.
-    fn has_state(&self) -> Result<(), Error> {
+    pub(super) fn has_state(&self) -> Result<(), Error> {
         if self.consensus.has_joined() || Mutant::LearnerServes.is_on() {
             return Ok(());
         }

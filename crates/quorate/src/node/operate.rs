@@ -15,14 +15,8 @@ use crate::submitter::{Attempt, NotDone};
 /// How long a request may take at the leader, which may have to hand over leadership and make a joint change.
 const FORWARD_MAX: Duration = Duration::from_secs(20);
 
-/// Answers an admin method.
+/// Answers an admin method that changes something.
 pub(super) async fn answer(gateway: &Gateway, role: Role, method: u16, body: Bytes) -> Result<Bytes, CallFailure> {
-    if !matches!(role, Role::Peer | Role::Admin) {
-        return Err(CallFailure::new(CallFailureKind::Forbidden, "only an administrator may ask for this"));
-    }
-    if method == method::PROBE {
-        return Ok(protocol::encode(&probe(gateway)));
-    }
     let request = Request::read(method, body.clone())?;
     let result = match request.run(&gateway.consensus).await {
         Err(MembershipError::NotLeader { leader: Some(leader) }) if role == Role::Admin => {
@@ -94,14 +88,15 @@ async fn forward(
     }
 }
 
-fn probe(gateway: &Gateway) -> Probe {
+/// Answers a probe.
+pub(super) fn probe(gateway: &Gateway) -> Bytes {
     let timing = gateway.consensus.timing();
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-    Probe {
+    protocol::encode(&Probe {
         now: gateway.env.unix_nanos(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         heartbeat_millis: millis(timing.heartbeat),
         election_min_millis: millis(timing.election_min),
         election_max_millis: millis(timing.election_max),
-    }
+    })
 }

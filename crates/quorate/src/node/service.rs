@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use quorate_consensus::Service;
-use quorate_model::{Command, ControlCommand, Failure, FailureKind, Proposal, SqlCommand, codec};
+use quorate_model::{Failure, Proposal, codec};
 use quorate_wire::{CallFailure, FailureKind as CallFailureKind, PeerInfo, Role, StreamReceiver, StreamSender};
 
 use super::agreement;
@@ -17,11 +17,13 @@ use super::gateway::{Gateway, served_until};
 use super::operate;
 use super::snapshots;
 use super::transaction;
+use super::users;
 use super::waits;
 use crate::error::Error;
 use crate::protocol::{
-    self, Answer, Empty, Execute, Executed, Query, StatusReply, Verified, VerifiedKind, Verify, malformed, method,
+    self, Answer, Empty, Execute, Executed, Query, StatusReply, Verified, VerifiedKind, Verify, malformed,
 };
+use crate::rights::{Method, Right, StreamMethod};
 use crate::submitter::{Attempt, ReadAnswer};
 
 /// The most bytes of a reply; a client's connection carries 36 MiB.
@@ -30,9 +32,6 @@ const REPLY_BYTES_MAX: usize = 35 << 20;
 /// The service of a node. It fails calls until the node runs and after the node has ended.
 #[derive(Clone, Default)]
 pub(super) struct ClientService(Arc<OnceLock<Weak<Gateway>>>);
-
-/// The error for a write of a read-only client.
-pub(super) const READ_ONLY: &str = "this client may only read; connect without 'read_only' to write";
 
 /// The most bytes of a proposal that is checked on the core's thread, provided that all its statements are known.
 const CHECKED_HERE_BYTES: usize = 4 << 10;
@@ -56,24 +55,45 @@ impl ClientService {
         self.0.get().and_then(Weak::upgrade).ok_or_else(not_now)
     }
 
-    async fn answer(self, role: Role, method: u16, body: Bytes) -> Reply {
+    async fn answer(self, role: Role, number: u16, body: Bytes) -> Reply {
         let gateway = self.gateway()?;
+        let unknown = || CallFailure::new(CallFailureKind::UnknownMethod, format!("method {number}"));
+        let method = Method::of(number).ok_or_else(unknown)?;
+        method.right().check(role)?;
         match method {
-            method::EXECUTE if role == Role::ReadOnly => Err(CallFailure::new(CallFailureKind::Forbidden, READ_ONLY)),
-            method::EXECUTE => execute(&gateway, role, protocol::decode(body)?).await,
-            method::OUTCOMES if role != Role::Peer => {
-                Err(CallFailure::new(CallFailureKind::Forbidden, "only nodes compare what they have done"))
+            Method::Execute => execute(&gateway, role, protocol::decode(body)?).await,
+            Method::Outcomes => agreement::answer_outcomes(&gateway, protocol::decode(body)?).await,
+            Method::Extensions => Ok(extensions::announce(&gateway)),
+            Method::Verify => verify(&gateway, protocol::decode(body)?).await,
+            Method::Query => query(&gateway, protocol::decode(body)?).await,
+            Method::Status => Ok(protocol::encode(&StatusReply::from(gateway.status()))),
+            Method::Users => users::list(&gateway).await,
+            Method::Probe => Ok(operate::probe(&gateway)),
+            Method::Admit | Method::Remove | Method::Transfer | Method::RejectEntry => {
+                operate::answer(&gateway, role, method as u16, body).await
             }
-            method::OUTCOMES => agreement::answer_outcomes(&gateway, protocol::decode(body)?).await,
-            method::EXTENSIONS => Ok(extensions::announce(&gateway)),
-            method::VERIFY if !matches!(role, Role::Admin | Role::Peer) => {
-                Err(CallFailure::new(CallFailureKind::Forbidden, "only an administrator may verify"))
-            }
-            method::VERIFY => verify(&gateway, protocol::decode(body)?).await,
-            method::QUERY => query(&gateway, protocol::decode(body)?).await,
-            method::STATUS => Ok(protocol::encode(&StatusReply::from(gateway.status()))),
-            method::ADMIT..=method::PROBE | method::REJECT_ENTRY => operate::answer(&gateway, role, method, body).await,
-            _ => Err(CallFailure::new(CallFailureKind::UnknownMethod, format!("method {method}"))),
+        }
+    }
+}
+
+impl ClientService {
+    /// Serves a stream until it ends.
+    async fn serve(
+        &self,
+        role: Role,
+        number: u16,
+        sender: &mut StreamSender,
+        receiver: &mut StreamReceiver,
+    ) -> Result<(), CallFailure> {
+        let gateway = self.gateway()?;
+        let unknown = || CallFailure::new(CallFailureKind::UnknownMethod, format!("stream {number}"));
+        let method = StreamMethod::of(number).ok_or_else(unknown)?;
+        method.right().check(role)?;
+        match method {
+            StreamMethod::Backup => backup::serve(&gateway, sender, receiver).await,
+            StreamMethod::Interactive => transaction::serve(&gateway, role, sender, receiver).await,
+            StreamMethod::Snapshot => snapshots::serve(&gateway, sender, receiver).await,
+            StreamMethod::Wait => waits::serve(&gateway, sender, receiver).await,
         }
     }
 }
@@ -92,17 +112,7 @@ impl Service for ClientService {
     ) -> BoxFuture<'static, ()> {
         let (service, role) = (self.clone(), peer.role);
         let serve = async move {
-            let served = match (service.gateway(), method) {
-                (Err(failure), _) => Err(failure),
-                (Ok(gateway), method::BACKUP) => backup::serve(&gateway, role, &mut sender, &mut receiver).await,
-                (Ok(gateway), method::INTERACTIVE) => {
-                    transaction::serve(&gateway, role, &mut sender, &mut receiver).await
-                }
-                (Ok(gateway), method::SNAPSHOT) => snapshots::serve(&gateway, &mut sender, &mut receiver).await,
-                (Ok(gateway), method::WAIT) => waits::serve(&gateway, &mut sender, &mut receiver).await,
-                (Ok(_), _) => Err(CallFailure::new(CallFailureKind::UnknownMethod, format!("stream {method}"))),
-            };
-            match served {
+            match service.serve(role, method, &mut sender, &mut receiver).await {
                 Ok(()) => sender.finish(),
                 Err(failure) => sender.fail(failure),
             }
@@ -147,18 +157,7 @@ fn validate(gateway: &Gateway, role: Role, proposal: &Proposal) -> Result<(), Fa
     proposal.check_limits()?;
     let mut commands = proposal.commands.iter().enumerate();
     commands.try_for_each(|(number, command)| {
-        let checked = match command {
-            Command::Control(ControlCommand::Verify) if role != Role::Admin => {
-                Err(Failure::new(FailureKind::Refused, "only an administrator may verify"))
-            }
-            Command::Control(ControlCommand::Tick | ControlCommand::Raise(_)) => {
-                Err(Failure::new(FailureKind::Refused, "only nodes let time pass and raise the format level"))
-            }
-            Command::Sql(SqlCommand::Extend(_)) => {
-                Err(Failure::new(FailureKind::Refused, "only nodes enable functions and collations"))
-            }
-            command => gateway.check(command),
-        };
+        let checked = Right::check_command(command, role).and_then(|()| gateway.check(command));
         checked.map_err(|failure| failure.at(number))
     })
 }

@@ -15,12 +15,10 @@ use quorate_env::{Env, Instant, timeout_at};
 use quorate_model::{Failure, FailureKind, NodeId, Outcome, Position, SqlCommand, Stamp, Statement, StoreFault};
 use quorate_sql::store::DryRun;
 use quorate_sql::validate::StatementKind;
-use quorate_wire::{
-    CallFailure, FailureKind as CallFailureKind, Purpose, Role, StreamError, StreamReceiver, StreamSender,
-};
+use quorate_wire::{CallFailure, Purpose, Role, StreamError, StreamReceiver, StreamSender};
 
 use super::gateway::{Gateway, WRITES_WAIT, served_until};
-use super::service::{self, READ_ONLY};
+use super::service;
 use crate::error::Error;
 use crate::protocol::transaction::{Ask, AskKind, Begin, Told};
 use crate::protocol::{self, Executed, method};
@@ -149,9 +147,6 @@ pub(super) async fn serve(
     sender: &mut StreamSender,
     receiver: &mut StreamReceiver,
 ) -> Result<(), CallFailure> {
-    if role == Role::ReadOnly {
-        return Err(CallFailure::new(CallFailureKind::Forbidden, READ_ONLY));
-    }
     let end = Instant::now() + HOLD_MAX;
     let Some(AskKind::Begin(Begin { wait_millis, last_millis })) = next(receiver, end).await? else {
         return Err(protocol::malformed("the first message of a transaction must be Begin"));
