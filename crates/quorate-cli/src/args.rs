@@ -15,6 +15,7 @@ use crate::restore::RestoreArgs;
 use crate::serve::ServeArgs;
 use crate::sql::SqlArgs;
 use crate::status::StatusArgs;
+use crate::users::UsersArgs;
 use crate::verify::VerifyArgs;
 use crate::wal_inspect::WalArgs;
 
@@ -46,6 +47,8 @@ pub enum Command {
     Restore(RestoreArgs),
     /// List and change the members of a cluster: list, add, remove, replace, transfer
     Members(MembersArgs),
+    /// List and change the users of a cluster: list, add, remove, role, passwd, token
+    Users(UsersArgs),
     /// Make the decisions that a cluster can't make by itself
     Recover(RecoverArgs),
     /// Check what a node and its cluster depend on, and explain it: disk, clocks, network, limits, members

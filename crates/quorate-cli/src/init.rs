@@ -1,4 +1,5 @@
-//! `quorate init`: commented configurations, certificates and a secret for the nodes of a new cluster.
+//! `quorate init`: commented configurations, certificates and a secret for the nodes of a new cluster, and the token of
+//! its first administrator, of which only the hash is written.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -6,9 +7,12 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
+use quorate::users::{FIRST_ADMIN, NewToken};
+use quorate_env::Env;
+
 use crate::error::{Error, Result};
 use crate::output::print;
-use crate::settings::{self, CA_CERTIFICATE, CA_KEY, NewNode};
+use crate::settings::{self, CA_CERTIFICATE, CA_KEY, NewNode, Protection};
 
 /// The default port of the first node. The other nodes get the ports above it.
 const PORT: u16 = 7001;
@@ -60,7 +64,9 @@ pub fn run(args: &InitArgs) -> Result<()> {
     if let Some((machine, port)) = duplicate(nodes.iter().map(|node| place(&node.addr))) {
         return Err(Error::new(format!("two members have the address {machine}:{port}: give each a port of its own")));
     }
-    let files = settings::found(&args.dir, &nodes, !args.no_tls, str::to_owned)?;
+    let token = NewToken::draw(&Env::real());
+    let protection = Protection { tls: !args.no_tls, admin: Some(token.hash()) };
+    let files = settings::found(&args.dir, &nodes, protection, str::to_owned)?;
     let secret = settings::secret_file(&args.dir);
     let ca = args.dir.join(CA_CERTIFICATE);
     let mut text = match args.no_tls {
@@ -74,7 +80,10 @@ pub fn run(args: &InitArgs) -> Result<()> {
         true => "Each node needs its own file and the secret.".to_owned(),
         false => of_certificates(&args.dir, &nodes),
     });
-    print(&(text + " Start each node: quorate serve --config FILE\n"))
+    text.push_str(" Start each node: quorate serve --config FILE\n");
+    let _ = writeln!(text, "The cluster's first user is '{FIRST_ADMIN}', with this token, which is not shown again:");
+    let _ = writeln!(text, "  {}", token.text());
+    print(&text)
 }
 
 /// Says who needs which certificate.

@@ -31,6 +31,7 @@ mod migrate;
 mod options;
 mod output;
 mod panics;
+mod password;
 mod recover;
 mod restore;
 mod serve;
@@ -39,6 +40,7 @@ mod sql;
 mod status;
 mod stop;
 mod survey;
+mod users;
 mod utc;
 mod verify;
 mod wal_inspect;
@@ -65,6 +67,7 @@ async fn main() -> ExitCode {
         Command::Restore(args) => restore::run(args).await,
         Command::Migrate(args) => migrate::run(args).await,
         Command::Members(args) => members::run(args).await,
+        Command::Users(args) => users::run(args).await,
         Command::Recover(args) => recover::run(args).await,
         Command::Doctor(args) => doctor::run(args).await,
         Command::Verify(args) => verify::run(args).await,

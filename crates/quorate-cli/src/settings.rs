@@ -6,6 +6,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use quorate::config::{Sources, template};
+use quorate::users::TokenHash;
 use quorate::{Config, SecretSource, config::ConfigError};
 use quorate_env::Rng;
 use quorate_server::ServerConfig;
@@ -65,10 +66,24 @@ pub fn secret_file(dir: &Path) -> PathBuf {
     dir.join(SECRET)
 }
 
-/// Creates a secret and a commented configuration for each node, and, with `tls`, a CA and certificates. `stem` turns
-/// the name of a node into that of its file. The file of the first node is written last: if it exists, all of them do.
+/// What protects a new cluster.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Protection {
+    /// Whether its connections use TLS.
+    pub tls: bool,
+    /// The hash of the token of its first administrator; `None` for doors that are open.
+    pub admin: Option<TokenHash>,
+}
+
+/// Creates a secret and a commented configuration for each node, and, with TLS, a CA and certificates. `stem` turns the
+/// name of a node into that of its file. The file of the first node is written last: if it exists, all of them do.
 /// Existing files are not overwritten.
-pub fn found(dir: &Path, nodes: &[NewNode], tls: bool, stem: impl Fn(&str) -> String) -> Result<Vec<PathBuf>> {
+pub fn found(
+    dir: &Path,
+    nodes: &[NewNode],
+    protection: Protection,
+    stem: impl Fn(&str) -> String,
+) -> Result<Vec<PathBuf>> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
     made.context(|| format!("cannot create the directory {}", dir.display()))?;
     let files: Vec<PathBuf> = nodes.iter().map(|node| file_of(dir, &stem(&node.name))).collect();
@@ -76,12 +91,13 @@ pub fn found(dir: &Path, nodes: &[NewNode], tls: bool, stem: impl Fn(&str) -> St
         return Err(exists(there));
     }
     draw_secret(&secret_file(dir))?;
-    if tls {
+    if protection.tls {
         certificates::issue(dir, nodes)?;
     }
     for (node, file) in nodes.iter().zip(&files).rev() {
         let mut config = server(node, nodes);
-        config.node.tls = tls.then(|| certificates::tls_of(node));
+        config.node.tls = protection.tls.then(|| certificates::tls_of(node));
+        config.node.admin_token = protection.admin;
         config.insecure = config.exposed().is_some();
         let mut text = template(&config);
         text.insert_str(

@@ -12,7 +12,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Context as _, Error, Result};
-use crate::settings::{self, NewNode};
+use crate::settings::{self, NewNode, Protection};
 
 /// The id of the first node.
 const FIRST: u64 = 1;
@@ -53,7 +53,8 @@ impl Layout {
         let lock = lock(&dir)?;
         let resumed = settings::file_of(&dir, &stem(FIRST)).exists();
         if !resumed {
-            settings::found(&dir, &new_nodes(nodes.unwrap_or(NODES_DEFAULT))?, false, |name| format!("node-{name}"))?;
+            let nodes = new_nodes(nodes.unwrap_or(NODES_DEFAULT))?;
+            settings::found(&dir, &nodes, Protection::default(), |name| format!("node-{name}"))?;
         }
         let addrs = read_addrs(&dir)?;
         if nodes.is_some_and(|nodes| usize::from(nodes) != addrs.len()) {
