@@ -7,7 +7,8 @@ use super::*;
 fn reader() -> (Connection, Arc<Gate>) {
     let conn = Connection::open_in_memory().unwrap();
     conn.execute_batch(
-        "CREATE TABLE t (a); CREATE VIRTUAL TABLE f USING fts5(body); CREATE TABLE _quorate_applied (a)",
+        "CREATE TABLE t (a); CREATE VIRTUAL TABLE f USING fts5(body); CREATE TABLE _quorate_applied (a);
+         CREATE TABLE _quorate_users (name, user)",
     )
     .unwrap();
     let gate = install_reader(&conn).unwrap();
@@ -45,6 +46,9 @@ fn a_reader_reads_everything_and_changes_no_schema() {
         ("PRAGMA wal_checkpoint", "not allowed"),
         ("PRAGMA journal_mode", "not allowed"),
         ("SELECT load_extension('x')", "depends on the node"),
+        ("SELECT user FROM _Quorate_Users", "hashes of passwords"),
+        ("SELECT count(*) FROM _quorate_users", "hashes of passwords"),
+        ("SELECT (SELECT max(user) FROM _quorate_users) FROM t", "hashes of passwords"),
     ] {
         run(sql).unwrap_err();
         let refusal = gate.take_refusal().unwrap_or_default();
