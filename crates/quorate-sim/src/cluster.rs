@@ -9,9 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use quorate::{
-    Config, Extensions, Node, SecretSource, Sql, Status,
+    Admin, Config, Extensions, Node, SecretSource, Sql, Status,
     config::{Durability, SqlOptions, Timing},
     sim::SimHooks,
+    users::Users,
 };
 use quorate_env::{Env, Instant, lock, sleep};
 use quorate_env_sim::{SimDisk, SimWorld};
@@ -253,6 +254,16 @@ impl Cluster {
     /// Returns the SQL handle of a node, if the node serves.
     pub fn sql(&self, name: &'static str) -> Option<Sql> {
         self.node(name).map(|node| node.sql())
+    }
+
+    /// Returns the state of a node and its handle for operators, if the node serves.
+    pub fn admin(&self, name: &'static str) -> Option<(Status, Admin)> {
+        self.node(name).map(|node| (node.status(), node.admin()))
+    }
+
+    /// Returns a node's check of users, if the node serves.
+    pub fn users(&self, name: &'static str) -> Option<Users> {
+        self.node(name).map(|node| node.users())
     }
 
     /// Changes the behaviour of a node's disk for the present life. The node may stop because of it.

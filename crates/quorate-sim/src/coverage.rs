@@ -83,7 +83,7 @@ pub struct Coverage {
 }
 
 /// What a run of many seeds must have met in addition to faults.
-const HAPPENINGS: [&str; 33] = [
+const HAPPENINGS: [&str; 35] = [
     WORK_RIGHT,
     WORK_WRONG,
     TRANSACTION,
@@ -113,6 +113,8 @@ const HAPPENINGS: [&str; 33] = [
     AILED,
     REJECTED,
     ITEM_TAKEN,
+    TOKEN_ACCEPTED,
+    TOKEN_REFUSED,
     ITEM_EXPIRED,
     ITEM_WAITED,
     TURN_PASSED,
@@ -186,6 +188,10 @@ pub const NOT_TICKED: &str = "tick that one node can't read";
 pub const ITEM_TAKEN: &str = "item that was taken";
 pub const ITEM_EXPIRED: &str = "item that expired";
 pub const ITEM_WAITED: &str = "item that was waited for";
+
+/// Tokens of users that were checked on a node: those that the user had, and those that were removed.
+pub const TOKEN_ACCEPTED: &str = "token of a user";
+pub const TOKEN_REFUSED: &str = "token that was removed";
 
 /// Turns that a waiter over the network did not use.
 pub const TURN_PASSED: &str = "turn that went on to the next waiter";

@@ -27,10 +27,12 @@ mod pipelines;
 mod reads;
 mod transactions;
 mod upkeep;
+mod users;
 
 use ails::Ails;
 use items::ItemsClient;
 use upkeep::Upkeep;
+use users::UsersOperator;
 
 /// The number of clients over the network.
 const CLIENTS: i64 = 3;
@@ -168,6 +170,8 @@ impl Load {
         }
         let env = cluster.world().node("ails");
         load.tasks.push(env.spawn(Ails::new(cluster, ledger, &load.stop, calm).run(env.clone())));
+        let env = cluster.world().node("users");
+        load.tasks.push(env.spawn(UsersOperator::new(cluster, ledger, &load.stop, calm).run()));
         load
     }
 
