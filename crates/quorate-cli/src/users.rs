@@ -169,7 +169,8 @@ pub struct TokenArgs {
 }
 
 fn token_id(text: &str) -> Result<TokenId, String> {
-    let id = (text.len() == 16).then(|| u64::from_str_radix(text, 16).ok()).flatten();
+    let is_id = text.len() == 16 && text.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let id = u64::from_str_radix(text, 16).ok().filter(|_| is_id);
     id.map(TokenId).ok_or_else(|| "expected 16 hexadecimal digits, as `quorate users list` shows them".to_owned())
 }
 

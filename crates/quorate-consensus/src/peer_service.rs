@@ -16,7 +16,7 @@ use prost::Message;
 use quorate_env::mutant::Mutant;
 use quorate_env::{Instant, timeout};
 use quorate_model::{DecodeError, GroupId, LogId};
-use quorate_wire::{CallFailure, FailureKind, PeerInfo, Purpose, Role, StreamReceiver, StreamSender};
+use quorate_wire::{CallFailure, FailureKind, PeerInfo, Purpose, Role, StreamReceiver, StreamSender, User};
 
 use crate::birth;
 use crate::combiner::forward;
@@ -52,6 +52,11 @@ pub const SERVICE_METHODS: u16 = method::SERVICE;
 pub trait Service: Send + Sync + 'static {
     /// Answers a call. The method's number is at least [`SERVICE_METHODS`].
     fn call(&self, peer: &PeerInfo, method: u16, body: Bytes) -> BoxFuture<'static, Result<Bytes, CallFailure>>;
+
+    /// Lets a user in; see [`quorate_wire::Handler::login`]. The default lets nobody in.
+    fn login(&self, _credentials: Bytes, _from: &str) -> BoxFuture<'static, Result<User, String>> {
+        Box::pin(std::future::ready(Err("there are no users here".to_owned())))
+    }
 
     /// Serves a stream until both directions are finished. The method's number is at least [`SERVICE_METHODS`]. The
     /// default refuses all streams.
@@ -387,6 +392,10 @@ impl CommitDelay {
 pub(crate) struct Handler(pub(crate) Arc<PeerService>);
 
 impl quorate_wire::Handler for Handler {
+    fn login(&self, credentials: Bytes, from: &str) -> BoxFuture<'static, Result<User, String>> {
+        self.0.upper.login(credentials, from)
+    }
+
     fn call(&self, peer: &PeerInfo, method: u16, body: Bytes) -> BoxFuture<'static, CallResult> {
         Box::pin(Arc::clone(&self.0).answer(peer.clone(), method, body))
     }

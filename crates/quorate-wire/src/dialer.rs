@@ -22,7 +22,7 @@ pub struct DialerConfig {
     pub addr: String,
     /// The identity of this node; [`Identity::default`] for a client.
     pub identity: Identity,
-    /// The secret of the role.
+    /// The secret of the role; for a user, what it logs in with.
     pub secret: Secret,
     /// The role of this end.
     pub role: Role,

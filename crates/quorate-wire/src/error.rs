@@ -107,6 +107,14 @@ pub enum HandshakeError {
     /// The other end speaks TLS, and this end does not.
     #[error("the other end speaks TLS, which this end does not: set up [tls] here, or connect without TLS")]
     SpeaksTls,
+    /// A user would log in over a channel on which others can listen.
+    #[error(
+        "a user can log in only over TLS, or on the node's own machine: give this end the CA of the cluster (--ca)"
+    )]
+    Unprotected,
+    /// The user was not let in, for this reason.
+    #[error("{0}")]
+    NotLoggedIn(String),
     /// The two ends could not agree on a channel.
     #[error("{0}")]
     Tls(#[source] Cause),

@@ -4,6 +4,7 @@
 //! dialing end   HELLO      versions, nonce                                     ->
 //!            <- CHALLENGE  version, nonce                                         accepting end
 //!               PROOF      cluster, ids, role, purpose, limits, HMAC           ->
+//!              (LOGIN      credentials of a user                               ->)
 //!            <- VERDICT    decision, cluster, id, limits, HMAC
 //! ```
 //!
@@ -11,7 +12,11 @@
 //! - Until the dialing end has proved itself, the accepting end discloses only its versions and sends no HMAC.
 //! - Each HMAC covers all messages so far, under a label for its direction, so none can be replayed or reflected.
 //! - Only ends that know the same secret learn that their identities do not match.
+//! - A user has no secret, and its HMACs prove nothing. It sends its credentials, and only where nobody can listen in.
 //! - Over TLS both ends prove the secret for this very channel, so whoever ends TLS between them can't pass a proof on.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
@@ -22,13 +27,16 @@ use quorate_env::net::Security;
 use crate::error::{HandshakeError, LinkError};
 use crate::frame::{FrameReader, whole_frame};
 use crate::identity::{Identity, Keys, PeerInfo, Purpose, Role, Secret};
-use crate::limits::{Limits, VERSION};
+use crate::limits::{LOGIN_FRAME_MAX, Limits, VERSION};
+use crate::server::Handler;
 
 mod proof;
 mod words;
 
 use proof::Transcript;
-use words::{CHALLENGE, Challenge, HELLO, Hello, Nonce, PROOF, Proof, REFUSED, Refusal, VERDICT, Verdict, VerdictCode};
+use words::{
+    CHALLENGE, Challenge, HELLO, Hello, LOGIN, Nonce, PROOF, Proof, REFUSED, Refusal, VERDICT, Verdict, VerdictCode,
+};
 
 /// The parameters of the dialing end.
 #[derive(Clone, Debug)]
@@ -44,10 +52,12 @@ pub(crate) struct Introduction {
 }
 
 /// The parameters of the accepting end.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Gate {
     pub identity: Identity,
     pub keys: Keys,
+    /// Lets users in.
+    pub handler: Arc<dyn Handler>,
     /// What protects the channel; `None` if nothing does.
     pub security: Option<Security>,
 }
@@ -70,6 +80,9 @@ where
     W: AsyncWrite + Unpin,
 {
     let (cluster, node) = (me.identity.cluster(), me.identity.node());
+    if me.role == Role::User && me.binding.is_empty() && !is_loopback(addr) {
+        return Err(HandshakeError::Unprotected);
+    }
     let mut transcript = Transcript::new();
     let hello = Hello { versions: VERSION..=VERSION, nonce: nonce(rng) };
     send(sink, HELLO, transcript.add(hello.encode())).await?;
@@ -90,13 +103,18 @@ where
         binding: me.binding.clone(),
     };
     transcript.add(proof.encode());
-    let signed = transcript.sign_as_dialer(&me.secret);
+    let users = Secret::of_users();
+    let secret = if me.role == Role::User { &users } else { &me.secret };
+    let signed = transcript.sign_as_dialer(secret);
     send(sink, PROOF, &signed).await?;
+    if me.role == Role::User {
+        send(sink, LOGIN, transcript.add(Bytes::copy_from_slice(me.secret.bytes()))).await?;
+    }
 
     let verdict = receive(reader, VERDICT).await?;
     let (verdict, mac) = verdict.split_last_chunk().ok_or(MALFORMED)?;
     transcript.add(Bytes::copy_from_slice(verdict));
-    if !transcript.is_signed_by_accepter(&me.secret, mac) {
+    if !transcript.is_signed_by_accepter(secret, mac) {
         return Err(HandshakeError::WrongSecret);
     }
     let verdict = Verdict::decode(verdict).ok_or(MALFORMED)?;
@@ -118,6 +136,7 @@ where
         version,
         limits: verdict.limits.min(proof.limits),
         addr: addr.into(),
+        user: None,
     })
 }
 
@@ -173,11 +192,19 @@ where
     if !transcript.is_signed_by_dialer(secret, mac) {
         return Err(HandshakeError::WrongSecret);
     }
-    check_channel(&proof, gate)?;
+    check_channel(&proof, gate, addr)?;
     transcript.add(Bytes::copy_from_slice(mac));
     if proof.role != Role::Peer && proof.purpose != Purpose::Client {
         return Err(HandshakeError::Malformed("a client asked for a connection for nodes"));
     }
+    let user = if proof.role == Role::User {
+        reader.set_content_max(LOGIN_FRAME_MAX);
+        let credentials = receive(reader, LOGIN).await?;
+        transcript.add(credentials.clone());
+        Some(gate.handler.login(credentials, addr).await.map_err(HandshakeError::NotLoggedIn)?)
+    } else {
+        None
+    };
 
     let (cluster, node) = (gate.identity.cluster(), gate.identity.node());
     let result = check_identity(&proof, cluster, node).and_then(|()| admit(proof.role).ok_or(HandshakeError::Busy));
@@ -193,17 +220,30 @@ where
         version: VERSION,
         limits,
         addr: addr.into(),
+        user,
     };
     result.map(|place| (peer, place))
 }
 
-/// Checks that the dialing end is the other end of this channel and, if it is a node, that it has a certificate.
-fn check_channel(proof: &Proof, gate: &Gate) -> Result<(), HandshakeError> {
+/// Checks that the dialing end is the other end of this channel, that a node has a certificate, and that nobody can
+/// listen in on a user.
+fn check_channel(proof: &Proof, gate: &Gate, addr: &str) -> Result<(), HandshakeError> {
     if proof.binding != binding_of(gate.security.as_ref()) {
         return Err(HandshakeError::OtherChannel);
     }
+    if proof.role == Role::User && gate.security.is_none() && !is_loopback(addr) {
+        return Err(HandshakeError::Unprotected);
+    }
     let is_uncertified = gate.security.as_ref().is_some_and(|security| !security.is_certified);
     if is_uncertified && proof.role == Role::Peer { Err(HandshakeError::Uncertified) } else { Ok(()) }
+}
+
+/// Returns whether an address, `host:port`, is of this machine alone.
+fn is_loopback(addr: &str) -> bool {
+    match addr.parse::<SocketAddr>() {
+        Ok(addr) => addr.ip().to_canonical().is_loopback(),
+        Err(_) => addr.rsplit_once(':').is_some_and(|(host, _)| host.eq_ignore_ascii_case("localhost")),
+    }
 }
 
 /// Checks that the dialing end expects this node and this cluster. Clusters can differ only if both ends have one.

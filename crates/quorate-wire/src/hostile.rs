@@ -147,7 +147,7 @@ fn attack_a_client(seed: u64, after_handshake: bool, input: Input) {
             let (mut reader, mut sink) = link::split(listener.accept().await.unwrap().0);
             if after_handshake {
                 let keys = Keys::shared(secret());
-                let gate = Gate { identity: Identity::new(1, 1), keys, security: None };
+                let gate = Gate { identity: Identity::new(1, 1), keys, handler: Arc::new(Echo), security: None };
                 handshake::accept(&mut reader, &mut sink, &gate, &rng, "", |_| Some(())).await.unwrap();
             }
             let _ = sink.write_all(&input.bytes()).await;

@@ -1,5 +1,6 @@
 //! Secrets, roles, purposes and identities, and what a handshake found out about the other end.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -24,6 +25,16 @@ impl Secret {
         Ok(Self(bytes.into()))
     }
 
+    /// Creates what a user logs in with, in the form that the server's handler reads.
+    pub fn credentials(bytes: impl AsRef<[u8]>) -> Self {
+        Self(bytes.as_ref().into())
+    }
+
+    /// Returns the key under which users sign a handshake. Everyone knows it, so it proves nothing.
+    pub(crate) fn of_users() -> Self {
+        Self(Arc::from(*b"quorate: a user proves nothing by this"))
+    }
+
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.0
     }
@@ -35,7 +46,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The role of the dialing end. The dialing end has proved that it knows the secret of this role.
+/// The role of the dialing end. The dialing end has proved that it knows the secret of this role, or has logged in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {
     /// Another node.
@@ -46,6 +57,8 @@ pub enum Role {
     ReadWrite,
     /// A client that may read.
     ReadOnly,
+    /// A client that has logged in as a user. What it may do depends on the user ([`PeerInfo::user`]).
+    User,
 }
 
 impl Role {
@@ -55,11 +68,13 @@ impl Role {
             Self::Admin => 2,
             Self::ReadWrite => 3,
             Self::ReadOnly => 4,
+            Self::User => 5,
         }
     }
 
     pub(crate) fn from_code(code: u8) -> Option<Self> {
-        [Self::Peer, Self::Admin, Self::ReadWrite, Self::ReadOnly].into_iter().find(|role| role.code() == code)
+        let all = [Self::Peer, Self::Admin, Self::ReadWrite, Self::ReadOnly, Self::User];
+        all.into_iter().find(|role| role.code() == code)
     }
 }
 
@@ -99,21 +114,23 @@ pub struct Keys {
     admin: Option<Secret>,
     read_write: Option<Secret>,
     read_only: Option<Secret>,
+    users: Secret,
 }
 
 impl Keys {
     /// Creates keys that admit only nodes.
     pub fn peers_only(secret: Secret) -> Self {
-        Self { peer: secret, admin: None, read_write: None, read_only: None }
+        Self { peer: secret, admin: None, read_write: None, read_only: None, users: Secret::of_users() }
     }
 
     /// Creates keys with one secret for every role. A client that knows it may do everything.
     pub fn shared(secret: Secret) -> Self {
         let some = Some(secret.clone());
-        Self { peer: secret, admin: some.clone(), read_write: some.clone(), read_only: some }
+        let users = Secret::of_users();
+        Self { peer: secret, admin: some.clone(), read_write: some.clone(), read_only: some, users }
     }
 
-    /// Sets the secret of a role.
+    /// Sets the secret of a role. Users have none.
     #[must_use]
     pub fn with(mut self, role: Role, secret: Secret) -> Self {
         match role {
@@ -121,6 +138,7 @@ impl Keys {
             Role::Admin => self.admin = Some(secret),
             Role::ReadWrite => self.read_write = Some(secret),
             Role::ReadOnly => self.read_only = Some(secret),
+            Role::User => {}
         }
         self
     }
@@ -131,6 +149,7 @@ impl Keys {
             Role::Admin => self.admin.as_ref(),
             Role::ReadWrite => self.read_write.as_ref(),
             Role::ReadOnly => self.read_only.as_ref(),
+            Role::User => Some(&self.users),
         }
     }
 }
@@ -175,7 +194,7 @@ impl Identity {
 }
 
 /// What a handshake found out about the other end of a connection.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct PeerInfo {
     /// Its cluster id; 0 while it belongs to none. Two ends with different cluster ids other than 0 never connect.
     pub cluster: u128,
@@ -191,4 +210,10 @@ pub struct PeerInfo {
     pub limits: crate::Limits,
     /// The address of the other end, as dialed or as accepted.
     pub addr: Arc<str>,
+    /// The user that the dialing end has logged in as, as [`Handler::login`](crate::Handler::login) returned it. At the
+    /// dialing end, and for other roles, `None`.
+    pub user: Option<User>,
 }
+
+/// A user, of the type that the server's handler uses.
+pub type User = Arc<dyn Any + Send + Sync>;

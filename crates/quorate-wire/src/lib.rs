@@ -37,7 +37,7 @@ pub use error::{
     CallError, CallFailure, ConnectError, FailureKind, HandshakeError, NotSent, SecretTooShort, StreamError,
 };
 pub use handshake::tls_only_frame;
-pub use identity::{Identity, Keys, PeerInfo, Purpose, Role, SECRET_BYTES_MIN, Secret};
+pub use identity::{Identity, Keys, PeerInfo, Purpose, Role, SECRET_BYTES_MIN, Secret, User};
 pub use limits::{
     BINDING_MAX, CONNECT_MAX, FAILURE_TEXT_MAX, KEEPALIVE, Limits, SILENCES_MAX, VERSION, WRITE_STALL_MAX,
 };

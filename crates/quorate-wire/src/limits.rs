@@ -10,6 +10,9 @@ pub const VERSION: u16 = 1;
 /// The maximum content of a handshake frame, in bytes.
 pub(crate) const HANDSHAKE_FRAME_MAX: usize = 256;
 
+/// The maximum content of the handshake frame in which a user logs in, in bytes.
+pub(crate) const LOGIN_FRAME_MAX: usize = 2 << 10;
+
 /// The maximum length of a channel binding, in bytes. It leaves room beyond what a TLS exporter returns.
 pub const BINDING_MAX: usize = 64;
 

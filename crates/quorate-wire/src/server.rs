@@ -19,7 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::{CallFailure, FailureKind, HandshakeError};
 use crate::handshake::{self, Gate};
-use crate::identity::{Identity, Keys, PeerInfo, Role};
+use crate::identity::{Identity, Keys, PeerInfo, Role, User};
 use crate::limits::ACCEPT_PAUSE;
 use crate::link::{self, Reader, Sink};
 use crate::stream::{StreamReceiver, StreamSender};
@@ -36,6 +36,12 @@ pub trait Handler: Send + Sync + 'static {
     /// Answers a call. Calls of one connection arrive in the order in which they were sent, each before the first poll
     /// of any future that a later call returned.
     fn call(&self, peer: &PeerInfo, method: u16, body: Bytes) -> BoxFuture<'static, Result<Bytes, CallFailure>>;
+
+    /// Lets a user in whose credentials came from this address, and returns the user; or why not, in a sentence that
+    /// tells a stranger nothing. The default implementation lets nobody in.
+    fn login(&self, _credentials: Bytes, _from: &str) -> BoxFuture<'static, Result<User, String>> {
+        future::ready(Err("there are no users here".to_owned())).boxed()
+    }
 
     /// Serves a stream until both halves are finished. The default implementation refuses the stream.
     fn stream(
@@ -218,7 +224,7 @@ impl Shared {
         let handshake = async {
             let security = secure(&mut stream).await.map_err(HandshakeError::of_stream)?;
             let ServerConfig { identity, keys, .. } = self.config.clone();
-            let gate = Gate { identity, keys, security };
+            let gate = Gate { identity, keys, handler: Arc::clone(&self.handler), security };
             let (mut reader, mut sink) = link::split(stream);
             let (peer, place) = handshake::accept(&mut reader, &mut sink, &gate, self.env.rng(), from, admit).await?;
             Ok((peer, place, reader, sink))

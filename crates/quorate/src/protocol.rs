@@ -42,6 +42,8 @@ pub(crate) mod method {
     pub(crate) const REJECT_ENTRY: u16 = 75;
     /// Returns the users.
     pub(crate) const USERS: u16 = 76;
+    /// Checks the credentials of someone who talks to a proxy.
+    pub(crate) const CHECK_LOGIN: u16 = 77;
     /// A stream: takes a snapshot and answers queries of it, in pieces.
     pub(crate) const SNAPSHOT: u16 = 80;
     /// A stream: runs the statements of an interactive transaction, and commits it.

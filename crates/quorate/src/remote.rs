@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use quorate_env::{Cause, Env, lock};
-use quorate_model::{GroupId, Topic};
+use quorate_model::{GroupId, Topic, UserRole};
 use quorate_wire::{Role, Secret};
 use tokio::sync::{oneshot, watch};
 
@@ -14,10 +14,12 @@ use crate::admin::Admin;
 use crate::config::{ClientTls, ConfigError, DEADLINE_DEFAULT, SecretSource};
 use crate::error::Error;
 use crate::level::Level;
+use crate::protocol::{self, users::Shown};
 use crate::runtime::Runtime;
 use crate::sql::Sql;
 use crate::status::Status;
 use crate::submitter::Submitter;
+use crate::users::{Credentials, Users};
 
 mod backup;
 mod network;
@@ -40,8 +42,11 @@ use waits::Waits;
 pub struct ClientConfig {
     /// The addresses (`host:port`) of nodes: one that answers is enough to find all others.
     pub addrs: Vec<String>,
-    /// The secret that all nodes and clients of the cluster share.
+    /// The secret that all nodes and clients of the cluster share. It is not used if `login` is set.
     pub secret: SecretSource,
+    /// The user that the client logs in as, over TLS or on the machine of the node; `None` for a client that knows the
+    /// secret of the cluster, and may do everything.
+    pub login: Option<Credentials>,
     /// TLS for all connections; `None` for connections in the clear.
     pub tls: Option<ClientTls>,
     /// Whether the client uses only the first of `addrs`, for example to read what that node has applied. That node
@@ -57,12 +62,18 @@ impl ClientConfig {
     /// Returns a configuration for the nodes at these addresses.
     pub fn new(addrs: impl IntoIterator<Item = impl Into<String>>, secret: SecretSource) -> Self {
         let addrs = addrs.into_iter().map(Into::into).collect();
-        Self { addrs, secret, tls: None, pinned: false, read_only: false, deadline: DEADLINE_DEFAULT }
+        Self { addrs, secret, login: None, tls: None, pinned: false, read_only: false, deadline: DEADLINE_DEFAULT }
     }
 
     /// Returns a configuration that uses only this node; see [`ClientConfig::pinned`](#structfield.pinned).
     pub fn pinned(addr: impl Into<String>, secret: SecretSource) -> Self {
         Self { pinned: true, ..Self::new([addr], secret) }
+    }
+
+    /// Sets [`ClientConfig::login`].
+    #[must_use]
+    pub fn with_login(self, login: Credentials) -> Self {
+        Self { login: Some(login), ..self }
     }
 
     /// Sets [`ClientConfig::tls`].
@@ -89,15 +100,24 @@ impl ClientConfig {
         Self { deadline, ..self }
     }
 
-    /// Returns the secret, and `env` with the network of the client, if the rest of the configuration is valid. Blocks.
+    /// Returns the role of connections that need a role: that of users if the client logs in as one.
+    pub(crate) fn role(&self, needed: Role) -> Role {
+        if self.login.is_some() { Role::User } else { needed }
+    }
+
+    /// Returns what the client proves itself by, and `env` with the network of the client, if the rest of the configuration is valid. Blocks.
     pub(crate) fn resolve(&self, env: &Env) -> Result<(Secret, Env), ConfigError> {
         if self.addrs.is_empty() {
             return Err(ConfigError::Missing("addrs"));
         }
-        if self.secret == SecretSource::Kept {
-            return Err(ConfigError::Secret("a client has no secret of its own: name a file, or a variable".into()));
-        }
-        let secret = self.secret.resolve(env, Path::new(""))?;
+        let secret = match &self.login {
+            Some(login) => Secret::credentials(protocol::encode(&Shown::new(Some(login), ""))),
+            None if self.secret == SecretSource::Kept => {
+                let text = "a client has no secret of its own: name a file, or a variable, or log in as a user";
+                return Err(ConfigError::Secret(text.into()));
+            }
+            None => self.secret.resolve(env, Path::new(""))?,
+        };
         Ok((secret, self.tls.as_ref().map_or_else(|| Ok(env.clone()), |tls| tls.env(env))?))
     }
 }
@@ -182,11 +202,14 @@ impl Client {
         let (runtime, alive) = start_runtime(&env).await?;
         let (role, admin_role) =
             if config.read_only { (Role::ReadOnly, Role::ReadOnly) } else { (Role::ReadWrite, Role::Admin) };
+        let (role, admin_role) = (config.role(role), config.role(admin_role));
         let nodes = Arc::new(Nodes::new(&env, &config, role, secret.clone()));
         let alive = Arc::new(alive);
         let network = Network::new(Arc::clone(&nodes), Arc::clone(&alive));
         let submitter = Submitter::new(runtime.clone(), Box::new(network));
         let sql = Sql::new(Arc::new(submitter), Level::Linearizable, config.deadline);
+        // A user may be allowed to do more than this client wants to.
+        let sql = if config.read_only { sql.with_role(UserRole::Read) } else { sql };
         let operators = Arc::new(Nodes::new(&env, &config, admin_role, secret));
         let operator = Network::new(Arc::clone(&operators), Arc::clone(&alive));
         let changes = Arc::new(Submitter::new(runtime.clone(), Box::new(operator)));
@@ -205,6 +228,11 @@ impl Client {
     /// Returns the handle for operators. It connects when it is first used.
     pub fn admin(&self) -> Admin {
         self.admin.clone()
+    }
+
+    /// Returns the check of users' credentials, for doors that this program opens. The client must be an administrator.
+    pub fn users(&self) -> Users {
+        Users::of_cluster(self.admin.clone())
     }
 
     /// Returns the state of the cluster, as seen by the node that answers.

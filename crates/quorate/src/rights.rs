@@ -6,6 +6,7 @@ use quorate_model::{Command, ControlCommand, Failure, FailureKind, SqlCommand, U
 use quorate_wire::{CallFailure, FailureKind as CallFailureKind, Role};
 
 use crate::protocol::method;
+use crate::users::Identity;
 
 /// What a connection may do. Each may do what the ones before it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,13 +23,19 @@ pub(crate) enum Right {
     Nobody,
 }
 
-impl From<Role> for Right {
-    fn from(role: Role) -> Self {
+impl Right {
+    /// Returns what a connection of a role may do; one of a user, what the user may do now.
+    pub(crate) fn of_connection(role: Role, user: Option<&Identity>) -> Result<Self, CallFailure> {
         match role {
-            Role::ReadOnly => Self::Read,
-            Role::ReadWrite => Self::Write,
-            Role::Admin => Self::Admin,
-            Role::Peer => Self::Node,
+            Role::ReadOnly => Ok(Self::Read),
+            Role::ReadWrite => Ok(Self::Write),
+            Role::Admin => Ok(Self::Admin),
+            Role::Peer => Ok(Self::Node),
+            Role::User => {
+                let gone =
+                    || CallFailure::new(CallFailureKind::Forbidden, "the user, or its password or token, is gone");
+                user.map(|user| user.role().into()).ok_or_else(gone)
+            }
         }
     }
 }
@@ -48,7 +55,7 @@ impl Right {
     fn refusal(self) -> &'static str {
         match self {
             Self::Read => "this connection may not read; log in as a user who may",
-            Self::Write => "this client may only read; connect without 'read_only' to write",
+            Self::Write => "this client or user may only read; connect without 'read_only', or as a user who may write",
             Self::Admin => "only an administrator may do this",
             Self::Node => "only nodes may ask for this",
             Self::Nobody => {
@@ -58,14 +65,14 @@ impl Right {
     }
 
     /// Fails unless `held` includes this right.
-    pub(crate) fn check(self, held: impl Into<Self>) -> Result<(), CallFailure> {
-        if held.into() >= self { Ok(()) } else { Err(CallFailure::new(CallFailureKind::Forbidden, self.refusal())) }
+    pub(crate) fn check(self, held: Self) -> Result<(), CallFailure> {
+        if held >= self { Ok(()) } else { Err(CallFailure::new(CallFailureKind::Forbidden, self.refusal())) }
     }
 
     /// Does the same for a command.
-    pub(crate) fn check_command(command: &Command, held: impl Into<Self>) -> Result<(), Failure> {
+    pub(crate) fn check_command(command: &Command, held: Self) -> Result<(), Failure> {
         let needed = Self::of_command(command);
-        if held.into() >= needed { Ok(()) } else { Err(Failure::new(FailureKind::Refused, needed.refusal())) }
+        if held >= needed { Ok(()) } else { Err(Failure::new(FailureKind::Refused, needed.refusal())) }
     }
 
     /// Returns the right that a command needs.
@@ -97,6 +104,7 @@ pub(crate) enum Method {
     Extensions = method::EXTENSIONS,
     RejectEntry = method::REJECT_ENTRY,
     Users = method::USERS,
+    CheckLogin = method::CHECK_LOGIN,
 }
 
 /// A method whose calls are streams.
@@ -111,7 +119,7 @@ pub(crate) enum StreamMethod {
 
 impl Method {
     /// All methods.
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::Execute,
         Self::Query,
         Self::Status,
@@ -124,6 +132,7 @@ impl Method {
         Self::Extensions,
         Self::RejectEntry,
         Self::Users,
+        Self::CheckLogin,
     ];
 
     /// Returns the method with a number.
@@ -142,7 +151,8 @@ impl Method {
             | Self::Transfer
             | Self::Probe
             | Self::RejectEntry
-            | Self::Users => Right::Admin,
+            | Self::Users
+            | Self::CheckLogin => Right::Admin,
             Self::Outcomes | Self::Extensions => Right::Node,
         }
     }
@@ -170,6 +180,8 @@ impl StreamMethod {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
+
     use super::*;
 
     use quorate_model::{Bulk, ItemsCommand, SessionId, Statement, UserCommand};
@@ -205,7 +217,8 @@ mod tests {
                 None => right == Right::Admin && kind == "call" && row(of_admins, number).is_some(),
             };
             assert!(is_listed, "{number}: {kind}, {roles}");
-            let allowed: Vec<Role> = ROLES.into_iter().filter(|role| right.check(*role).is_ok()).collect();
+            let is_allowed = |role: &Role| right.check(Right::of_connection(*role, None).unwrap()).is_ok();
+            let allowed: Vec<Role> = ROLES.into_iter().filter(is_allowed).collect();
             assert!(allowed.contains(&Role::Peer), "{number}: {allowed:?}");
             assert_eq!(allowed.contains(&Role::ReadOnly), right == Right::Read, "{number}: {allowed:?}");
         }
@@ -245,7 +258,9 @@ mod tests {
         let pairs =
             [(UserRole::Read, Role::ReadOnly), (UserRole::Write, Role::ReadWrite), (UserRole::Admin, Role::Admin)];
         for (user, secret) in pairs {
-            assert_eq!(Right::from(user), Right::from(secret));
+            assert_eq!(Right::from(user), Right::of_connection(secret, None).unwrap());
+            let told = Identity::told("ann".to_owned(), user);
+            assert_eq!(Right::of_connection(Role::User, Some(&told)).unwrap(), Right::from(user));
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorate_model::limits::{BUDGET_DEFAULT, COMMANDS_MAX};
-use quorate_model::{Command, Failure, FailureKind, Mode, Proposal, Read};
+use quorate_model::{Command, Failure, FailureKind, Mode, Proposal, Read, UserRole};
 use quorate_sql::query::Rows;
 use quorate_sql::readers::{BYTES_DEFAULT, ROWS_DEFAULT};
 
@@ -16,6 +16,7 @@ use crate::level::Level;
 use crate::optimistic::{Attempts, Optimistic};
 use crate::params::pack;
 use crate::results::Written;
+use crate::rights::{Right, StreamMethod};
 use crate::row_methods::row_methods;
 use crate::snapshot::Snapshot;
 use crate::submitter::{Limits, ReadAnswer, ReadRequest, Submitter};
@@ -46,18 +47,27 @@ pub struct Sql {
     deadline: Duration,
     limits: Limits,
     budget: u64,
+    /// What a caller of this handle may do. The connection below it may be allowed to do more.
+    held: Right,
 }
 
 impl Sql {
     pub(crate) fn new(submitter: Arc<Submitter>, level: Level, deadline: Duration) -> Self {
         let limits = Limits { rows: ROWS_DEFAULT, bytes: BYTES_DEFAULT, timeout: Duration::MAX };
-        Self { submitter, level, sees_own_writes: false, deadline, limits, budget: BUDGET_DEFAULT }
+        Self { submitter, level, sees_own_writes: false, deadline, limits, budget: BUDGET_DEFAULT, held: Right::Admin }
     }
 
     /// Returns the same handle with another level for its reads.
     #[must_use]
     pub fn at(&self, level: Level) -> Self {
         Self { level, ..self.clone() }
+    }
+
+    /// Returns the same handle for a user with this role: what the role does not permit fails with
+    /// [`Error::Forbidden`], whatever the handle itself may do. A role can only take rights away.
+    #[must_use]
+    pub fn with_role(&self, role: UserRole) -> Self {
+        Self { held: self.held.min(role.into()), ..self.clone() }
     }
 
     /// Returns a handle whose reads also see every write of this handle and its clones that was acknowledged before the
@@ -302,6 +312,7 @@ impl Sql {
         F: Future<Output = Result<T, E>>,
         E: From<Error>,
     {
+        self.check(Right::Write)?;
         let (submitter, level) = (Arc::clone(&self.submitter), self.level()?);
         let attempts = Attempts::new(submitter, level, self.limits, self.budget, self.deadline)?;
         attempts.run(body).await
@@ -315,6 +326,7 @@ impl Sql {
     /// Returns [`Error::Overloaded`] if the writes before it, or another transaction, took until the deadline, and
     /// [`Error::Unavailable`] if no leader could be reached.
     pub async fn begin(&self) -> Result<Transaction, Error> {
+        self.check(StreamMethod::Interactive.right())?;
         Transaction::begin(Arc::clone(&self.submitter), self.deadline).await
     }
 
@@ -360,11 +372,17 @@ impl Sql {
         self.submitter.end_session().await;
     }
 
+    fn check(&self, needed: Right) -> Result<(), Error> {
+        needed.check(self.held).map_err(|failure| Error::Forbidden(failure.text.into()))
+    }
+
     async fn write(&self, step: impl Into<BatchStep>) -> Result<Written, Error> {
         self.write_all(Mode::Atomic, vec![step.into().0.into()]).await
     }
 
     async fn write_all(&self, mode: Mode, commands: Vec<Command>) -> Result<Written, Error> {
+        let needed = commands.iter().map(Right::of_command).max();
+        self.check(needed.unwrap_or(Right::Write))?;
         let proposal = Proposal { budget: self.budget, mode, ..Proposal::new(None, commands) };
         let (position, outcome) = self.submitter.propose(proposal, self.deadline).await?;
         Ok(Written { position, reply: outcome? })

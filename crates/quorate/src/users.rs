@@ -1,7 +1,7 @@
 //! Users: who may use a cluster, and what each of them may do.
 //!
-//! Every node keeps all users. [`Node::users`](crate::Node::users) returns the check of credentials, which doors call
-//! for each request or connection. [`Admin`](crate::Admin) changes the users.
+//! Every node keeps all users. [`Node::users`](crate::Node::users) and [`Client::users`](crate::Client::users) return the
+//! check of credentials, which doors call for each request. [`Admin`](crate::Admin) changes the users.
 //!
 //! # Invariants
 //!
@@ -18,6 +18,7 @@ use quorate_apply::Users as Present;
 use quorate_model::User;
 pub use quorate_model::{TokenHash, TokenId, UserRole};
 
+use crate::admin::Admin;
 use crate::node::Gateway;
 use crate::runtime::Runtime;
 
@@ -72,7 +73,7 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// Who has logged in. It stands for one moment: [`Users::renew`] says whether it still holds.
+/// Who has logged in. It holds for one moment: for the next request, check the credentials again.
 #[derive(Clone, Debug)]
 pub struct Identity {
     role: UserRole,
@@ -88,6 +89,8 @@ enum Proof {
     Password(Arc<User>),
     /// By the token with this hash.
     Token(Arc<User>, TokenHash),
+    /// A node has said so.
+    Told(String),
 }
 
 impl Identity {
@@ -96,6 +99,7 @@ impl Identity {
         match &self.proof {
             Proof::Open => None,
             Proof::Password(user) | Proof::Token(user, _) => Some(&user.name),
+            Proof::Told(name) => Some(name),
         }
     }
 
@@ -114,6 +118,11 @@ impl Identity {
             return Ok(());
         }
         Err(Denied::Forbidden { name: self.name().unwrap_or_default().to_owned(), has: self.role, needs: role })
+    }
+
+    /// Returns what a node has said; without a name, that the cluster has no users.
+    pub(crate) fn told(name: String, role: UserRole) -> Self {
+        Self { role, proof: if name.is_empty() { Proof::Open } else { Proof::Told(name) } }
     }
 
     fn open() -> Self {
@@ -159,66 +168,58 @@ pub enum Denied {
         /// The role that is needed.
         needs: UserRole,
     },
-    /// The node was stopped.
-    #[error("the node was stopped")]
+    /// The cluster has no users to log in as.
+    #[error("the cluster has no users: connect with its secret")]
+    NoUsers,
+    /// The node was stopped, or no node could be asked.
+    #[error("the users can't be asked for: the node was stopped, or no node can be reached")]
     Closed,
 }
 
 impl Denied {
     /// Returns whether the same credentials may be accepted later without intervention.
     pub fn is_retryable(&self) -> bool {
-        matches!(self, Self::TooMany(_) | Self::Busy | Self::NotYet)
+        matches!(self, Self::TooMany(_) | Self::Busy | Self::NotYet | Self::Closed)
     }
 }
 
-/// The check of credentials, from a [`Node`](crate::Node). Cheap to clone; it does not keep the node alive.
+/// The check of credentials, by a [`Node`](crate::Node) of this process or by a remote cluster. Cheap to clone; it does
+/// not keep a node alive.
 #[derive(Clone)]
-pub struct Users {
-    gateway: Weak<Gateway>,
-    runtime: Runtime,
+pub struct Users(Asked);
+
+/// Who is asked for users.
+#[derive(Clone)]
+enum Asked {
+    Node(Weak<Gateway>, Runtime),
+    Cluster(Admin),
 }
 
 impl Users {
-    pub(crate) fn new(gateway: &Arc<Gateway>, runtime: Runtime) -> Self {
-        Self { gateway: Arc::downgrade(gateway), runtime }
+    pub(crate) fn of_node(gateway: &Arc<Gateway>, runtime: Runtime) -> Self {
+        Self(Asked::Node(Arc::downgrade(gateway), runtime))
     }
 
-    /// Returns who someone without credentials is: anyone may do everything while the cluster has no users.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`Denied::Missing`] if there are users, and [`Denied::NotYet`] if this node can't know that yet.
-    pub fn anonymous(&self) -> Result<Identity, Denied> {
-        self.gateway()?.anonymous()
+    pub(crate) fn of_cluster(admin: Admin) -> Self {
+        Self(Asked::Cluster(admin))
     }
 
-    /// Returns who shows these credentials from this address (`host:port`). While the cluster has no users, whatever
-    /// is shown is accepted. After failed logins under the same name or from the same address, this waits.
+    /// Returns who shows these credentials, or nothing, from this address (`host:port`). While the cluster has no
+    /// users, everyone may do everything, whatever they show. After failed logins under the same name or from the same
+    /// address, this waits. A node of this process asks nobody; a remote cluster is asked each time.
     ///
     /// # Errors
     ///
     /// Returns the reason for which nobody is let in with these credentials, or not now.
-    pub async fn check(&self, credentials: &Credentials, from: &str) -> Result<Identity, Denied> {
-        let gateway = self.gateway()?;
-        match gateway.anonymous() {
-            Err(Denied::Missing) => {}
-            open => return open,
+    pub async fn check(&self, credentials: Option<&Credentials>, from: &str) -> Result<Identity, Denied> {
+        match &self.0 {
+            Asked::Node(gateway, runtime) => {
+                let gateway = gateway.upgrade().ok_or(Denied::Closed)?;
+                let checked = runtime.run(async { gateway.let_in(credentials, from).await });
+                checked.await.unwrap_or(Err(Denied::Closed))
+            }
+            Asked::Cluster(admin) => admin.check_login(credentials, from).await,
         }
-        let checked = self.runtime.run(gateway.logins.check(&gateway, credentials, from));
-        checked.await.unwrap_or(Err(Denied::Closed))
-    }
-
-    /// Returns the same identity as it is now, for a connection that lasts longer than one request.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`Denied::Wrong`] if the user, or what the user had logged in with, is gone.
-    pub fn renew(&self, identity: &Identity) -> Result<Identity, Denied> {
-        self.gateway()?.renew(identity)
-    }
-
-    fn gateway(&self) -> Result<Arc<Gateway>, Denied> {
-        self.gateway.upgrade().ok_or(Denied::Closed)
     }
 }
 
@@ -240,6 +241,8 @@ pub(crate) fn renewed(users: &Present, identity: &Identity) -> Option<Identity> 
             let user = users.of_token(hash.id()).filter(|user| user.name == before.name)?;
             user.tokens.iter().any(|token| token.hash == *hash).then(|| Identity::of_token(user, *hash))
         }
+        // Only doors of a proxy know such identities; no connection to a node has one.
+        Proof::Told(_) => None,
     }
 }
 

@@ -109,7 +109,11 @@ impl UsersOperator {
     }
 
     async fn add_token(&mut self, admin: &Admin) {
-        let Some(name) = self.pick_user().filter(|name| self.held.get(name).is_some_and(|tokens| tokens.len() < TOKENS_MAX)) else { return };
+        let Some(name) =
+            self.pick_user().filter(|name| self.held.get(name).is_some_and(|tokens| tokens.len() < TOKENS_MAX))
+        else {
+            return;
+        };
         if let Some(token) = self.ended("token", admin.add_token(&name).await) {
             self.held.entry(name).or_default().push(token);
         }

@@ -2,14 +2,17 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 use bytes::Bytes;
-use futures_util::future::join;
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, join, ready};
 use proptest::prelude::*;
 use quorate_env::Rng;
 use quorate_env_sim::SimWorld;
 use tokio::io::DuplexStream;
 
 use super::*;
+use crate::error::CallFailure;
 use crate::frame::HEADER_LEN;
+use crate::identity::User;
 use crate::limits::HANDSHAKE_FRAME_MAX;
 use crate::message::tests::hex;
 
@@ -29,7 +32,22 @@ fn me() -> Introduction {
 }
 
 fn gate() -> Gate {
-    Gate { identity: Identity::new(0xC1, 0x5E), keys: Keys::shared(secret()), security: None }
+    let keys = Keys::shared(secret());
+    Gate { identity: Identity::new(0xC1, 0x5E), keys, handler: Arc::new(Porter), security: None }
+}
+
+/// Lets in whoever says `ann` from `here`.
+struct Porter;
+
+impl Handler for Porter {
+    fn call(&self, _: &PeerInfo, _: u16, _: Bytes) -> BoxFuture<'static, Result<Bytes, CallFailure>> {
+        ready(Ok(Bytes::new())).boxed()
+    }
+
+    fn login(&self, credentials: Bytes, from: &str) -> BoxFuture<'static, Result<User, String>> {
+        let is_ann = credentials == b"ann"[..] && from.starts_with("here");
+        ready(if is_ann { Ok(Arc::new("ann") as User) } else { Err("nobody".to_owned()) }).boxed()
+    }
 }
 
 /// One end of a connection in memory.
@@ -151,6 +169,22 @@ fn both_ends_need_the_same_channel_binding() {
     assert_eq!(errors(bound(&[7; 32]), over_tls(false)), [error.clone(), error]);
     let client = Introduction { role: Role::ReadWrite, purpose: Purpose::Client, ..bound(&[7; 32]) };
     assert!(through(client, over_tls(false), |_, _| {}).iter().all(Result::is_ok), "clients need no certificate");
+
+    // A user logs in over a protected channel only, and needs no secret.
+    let user = |name: &str, binding: &[u8]| Introduction {
+        role: Role::User,
+        purpose: Purpose::Client,
+        secret: Secret::credentials(name),
+        ..bound(binding)
+    };
+    let [dialed, accepted] = through(user("ann", &[7; 32]), over_tls(false), |_, _| {}).map(Result::unwrap);
+    assert!(dialed.user.is_none());
+    assert_eq!(accepted.user.unwrap().downcast_ref::<&str>(), Some(&"ann"));
+    let error = HandshakeError::NotLoggedIn("nobody".to_owned());
+    assert_eq!(errors(user("eve", &[7; 32]), over_tls(false)), [error.clone(), error]);
+    assert_eq!(errors(user("ann", &[]), gate())[0], HandshakeError::Unprotected);
+    let node = Introduction { purpose: Purpose::Data, ..user("ann", &[7; 32]) };
+    assert!(matches!(errors(node, over_tls(true))[1], HandshakeError::Malformed(_)));
 }
 
 #[test]
@@ -222,6 +256,9 @@ fn encodings_match_the_golden_file() {
     line("refused-channel", REFUSED, &Refusal::OtherChannel.encode());
     line("refused-certificate", REFUSED, &Refusal::Uncertified.encode());
     line("refused-plain", REFUSED, &Refusal::NeedsTls.encode());
+    line("refused-unprotected", REFUSED, &Refusal::Unprotected.encode());
+    line("refused-login", REFUSED, &Refusal::NotLoggedIn("wrong".to_owned()).encode());
+    line("login", LOGIN, b"ann");
     let golden: Vec<&str> = include_str!("../../tests/golden/handshake-v1.txt").lines().collect();
     assert_eq!(lines, golden, "\n{}", lines.join("\n"));
     assert_eq!(lines[0].len() - "hello ".len(), 2 * (HEADER_LEN + 44));

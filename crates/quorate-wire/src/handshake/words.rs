@@ -13,6 +13,7 @@ pub(super) const CHALLENGE: u8 = 2;
 pub(super) const PROOF: u8 = 3;
 pub(super) const VERDICT: u8 = 4;
 pub(super) const REFUSED: u8 = 5;
+pub(super) const LOGIN: u8 = 6;
 
 /// The first bytes of every connection.
 const MAGIC: [u8; 8] = *b"quorate\0";
@@ -188,7 +189,12 @@ pub(super) enum Refusal {
     OtherChannel,
     Uncertified,
     NeedsTls,
+    Unprotected,
+    NotLoggedIn(String),
 }
+
+/// The most bytes of the reason for which a user was not let in.
+const REASON_MAX: usize = 200;
 
 impl Refusal {
     /// Returns the refusal to send for an error, if any.
@@ -200,6 +206,8 @@ impl Refusal {
             HandshakeError::TimedOut => Some(Self::TimedOut),
             HandshakeError::OtherChannel => Some(Self::OtherChannel),
             HandshakeError::Uncertified => Some(Self::Uncertified),
+            HandshakeError::Unprotected => Some(Self::Unprotected),
+            HandshakeError::NotLoggedIn(why) => Some(Self::NotLoggedIn(why.clone())),
             // A client of TLS gets an answer that is none of TLS.
             HandshakeError::SpeaksTls => Some(Self::Malformed),
             // Either the verdict has already reported it, or the connection is gone.
@@ -227,6 +235,11 @@ impl Refusal {
             Self::OtherChannel => out.put_u8(6),
             Self::Uncertified => out.put_u8(7),
             Self::NeedsTls => out.put_u8(8),
+            Self::Unprotected => out.put_u8(9),
+            Self::NotLoggedIn(why) => {
+                out.put_u8(10);
+                out.put_slice(&why.as_bytes()[..why.floor_char_boundary(REASON_MAX)]);
+            }
         }
         out.freeze()
     }
@@ -242,6 +255,8 @@ impl Refusal {
             6 => Some(Self::OtherChannel),
             7 => Some(Self::Uncertified),
             8 => Some(Self::NeedsTls),
+            9 => Some(Self::Unprotected),
+            10 => Some(Self::NotLoggedIn(std::str::from_utf8(rest).ok()?.to_owned())),
             _ => None,
         }
     }
@@ -256,6 +271,8 @@ impl Refusal {
             Self::OtherChannel => HandshakeError::OtherChannel,
             Self::Uncertified => HandshakeError::Uncertified,
             Self::NeedsTls => HandshakeError::NeedsTls,
+            Self::Unprotected => HandshakeError::Unprotected,
+            Self::NotLoggedIn(why) => HandshakeError::NotLoggedIn(why),
         }
     }
 }

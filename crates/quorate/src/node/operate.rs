@@ -5,21 +5,22 @@ use std::time::Duration;
 use bytes::Bytes;
 use quorate_consensus::{Admitted, Consensus, Member, MembershipError};
 use quorate_model::{GroupId, NodeId};
-use quorate_wire::{CallFailure, FailureKind as CallFailureKind, Role};
+use quorate_wire::{CallFailure, FailureKind as CallFailureKind};
 
 use super::gateway::Gateway;
 use crate::protocol::admin::{Admit, Change, Changed, NoChange, Probe, RejectEntry, Remove, Transfer};
 use crate::protocol::{self, method};
+use crate::rights::Right;
 use crate::submitter::{Attempt, NotDone};
 
 /// How long a request may take at the leader, which may have to hand over leadership and make a joint change.
 const FORWARD_MAX: Duration = Duration::from_secs(20);
 
 /// Answers an admin method that changes something.
-pub(super) async fn answer(gateway: &Gateway, role: Role, method: u16, body: Bytes) -> Result<Bytes, CallFailure> {
+pub(super) async fn answer(gateway: &Gateway, held: Right, method: u16, body: Bytes) -> Result<Bytes, CallFailure> {
     let request = Request::read(method, body.clone())?;
     let result = match request.run(&gateway.consensus).await {
-        Err(MembershipError::NotLeader { leader: Some(leader) }) if role == Role::Admin => {
+        Err(MembershipError::NotLeader { leader: Some(leader) }) if held != Right::Node => {
             forward(&gateway.consensus, leader, method, body).await
         }
         result => result.map_err(NoChange::from),

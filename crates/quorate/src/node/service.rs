@@ -8,7 +8,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use quorate_consensus::Service;
 use quorate_model::{Failure, Proposal, codec};
-use quorate_wire::{CallFailure, FailureKind as CallFailureKind, PeerInfo, Role, StreamReceiver, StreamSender};
+use quorate_wire::{CallFailure, FailureKind as CallFailureKind, PeerInfo, Role, StreamReceiver, StreamSender, User};
 
 use super::agreement;
 use super::backup;
@@ -25,6 +25,7 @@ use crate::protocol::{
 };
 use crate::rights::{Method, Right, StreamMethod};
 use crate::submitter::{Attempt, ReadAnswer};
+use crate::users::Identity;
 
 /// The most bytes of a reply; a client's connection carries 36 MiB.
 const REPLY_BYTES_MAX: usize = 35 << 20;
@@ -55,22 +56,24 @@ impl ClientService {
         self.0.get().and_then(Weak::upgrade).ok_or_else(not_now)
     }
 
-    async fn answer(self, role: Role, number: u16, body: Bytes) -> Reply {
+    async fn answer(self, caller: Caller, number: u16, body: Bytes) -> Reply {
         let gateway = self.gateway()?;
+        let held = caller.right(&gateway)?;
         let unknown = || CallFailure::new(CallFailureKind::UnknownMethod, format!("method {number}"));
         let method = Method::of(number).ok_or_else(unknown)?;
-        method.right().check(role)?;
+        method.right().check(held)?;
         match method {
-            Method::Execute => execute(&gateway, role, protocol::decode(body)?).await,
+            Method::Execute => execute(&gateway, held, protocol::decode(body)?).await,
             Method::Outcomes => agreement::answer_outcomes(&gateway, protocol::decode(body)?).await,
             Method::Extensions => Ok(extensions::announce(&gateway)),
             Method::Verify => verify(&gateway, protocol::decode(body)?).await,
             Method::Query => query(&gateway, protocol::decode(body)?).await,
             Method::Status => Ok(protocol::encode(&StatusReply::from(gateway.status()))),
             Method::Users => users::list(&gateway).await,
+            Method::CheckLogin => Ok(users::check_for_proxy(&gateway, protocol::decode(body)?).await),
             Method::Probe => Ok(operate::probe(&gateway)),
             Method::Admit | Method::Remove | Method::Transfer | Method::RejectEntry => {
-                operate::answer(&gateway, role, method as u16, body).await
+                operate::answer(&gateway, held, method as u16, body).await
             }
         }
     }
@@ -80,18 +83,19 @@ impl ClientService {
     /// Serves a stream until it ends.
     async fn serve(
         &self,
-        role: Role,
+        caller: Caller,
         number: u16,
         sender: &mut StreamSender,
         receiver: &mut StreamReceiver,
     ) -> Result<(), CallFailure> {
         let gateway = self.gateway()?;
+        let held = caller.right(&gateway)?;
         let unknown = || CallFailure::new(CallFailureKind::UnknownMethod, format!("stream {number}"));
         let method = StreamMethod::of(number).ok_or_else(unknown)?;
-        method.right().check(role)?;
+        method.right().check(held)?;
         match method {
             StreamMethod::Backup => backup::serve(&gateway, sender, receiver).await,
-            StreamMethod::Interactive => transaction::serve(&gateway, role, sender, receiver).await,
+            StreamMethod::Interactive => transaction::serve(&gateway, held, sender, receiver).await,
             StreamMethod::Snapshot => snapshots::serve(&gateway, sender, receiver).await,
             StreamMethod::Wait => waits::serve(&gateway, sender, receiver).await,
         }
@@ -100,7 +104,17 @@ impl ClientService {
 
 impl Service for ClientService {
     fn call(&self, peer: &PeerInfo, method: u16, body: Bytes) -> BoxFuture<'static, Reply> {
-        self.clone().answer(peer.role, method, body).boxed()
+        self.clone().answer(Caller::of(peer), method, body).boxed()
+    }
+
+    fn login(&self, credentials: Bytes, from: &str) -> BoxFuture<'static, Result<User, String>> {
+        let (service, from) = (self.clone(), from.to_owned());
+        async move {
+            let gateway = service.gateway().map_err(|failure| failure.text)?;
+            let identity = users::log_in(&gateway, credentials, &from).await.map_err(|denied| denied.to_string())?;
+            Ok(Arc::new(identity) as User)
+        }
+        .boxed()
     }
 
     fn stream(
@@ -110,9 +124,9 @@ impl Service for ClientService {
         mut sender: StreamSender,
         mut receiver: StreamReceiver,
     ) -> BoxFuture<'static, ()> {
-        let (service, role) = (self.clone(), peer.role);
+        let (service, caller) = (self.clone(), Caller::of(peer));
         let serve = async move {
-            match service.serve(role, method, &mut sender, &mut receiver).await {
+            match service.serve(caller, method, &mut sender, &mut receiver).await {
                 Ok(()) => sender.finish(),
                 Err(failure) => sender.fail(failure),
             }
@@ -121,9 +135,28 @@ impl Service for ClientService {
     }
 }
 
+/// Who calls: the role of a connection, and its user.
+struct Caller {
+    role: Role,
+    user: Option<User>,
+}
+
+impl Caller {
+    fn of(peer: &PeerInfo) -> Self {
+        Self { role: peer.role, user: peer.user.clone() }
+    }
+
+    /// Returns what the caller may do now. A user may have changed since the connection was made.
+    fn right(&self, gateway: &Gateway) -> Result<Right, CallFailure> {
+        let user = self.user.as_ref().and_then(|user| user.downcast_ref::<Identity>());
+        let user = user.and_then(|user| gateway.renew(user).ok());
+        Right::of_connection(self.role, user.as_ref())
+    }
+}
+
 /// Proposes on behalf of a client, at this node or at the leader.
-async fn execute(gateway: &Arc<Gateway>, role: Role, Execute { proposal }: Execute) -> Reply {
-    let result = match check(gateway, role, &proposal).await? {
+async fn execute(gateway: &Arc<Gateway>, held: Right, Execute { proposal }: Execute) -> Reply {
+    let result = match check(gateway, held, &proposal).await? {
         Ok(()) => gateway.propose(proposal).await,
         Err(failure) => Err(Attempt::Refused(Error::Failed(failure))),
     };
@@ -133,11 +166,11 @@ async fn execute(gateway: &Arc<Gateway>, role: Role, Execute { proposal }: Execu
 /// Checks a proposal: the log must not contain an entry that nodes can't decode or can't send to each other.
 ///
 /// SQLite plans each statement whose text is new, which may take long, so that is done outside the core's thread.
-pub(super) async fn check(gateway: &Arc<Gateway>, role: Role, proposal: &Bytes) -> Checked {
+pub(super) async fn check(gateway: &Arc<Gateway>, held: Right, proposal: &Bytes) -> Checked {
     if proposal.len() <= CHECKED_HERE_BYTES {
         let read = codec::decode_proposal(proposal).map_err(malformed)?;
         if read.commands.iter().all(|command| gateway.knows(command)) {
-            return Ok(validate(gateway, role, &read));
+            return Ok(validate(gateway, held, &read));
         }
     }
     // The semaphore is never closed.
@@ -147,17 +180,17 @@ pub(super) async fn check(gateway: &Arc<Gateway>, role: Role, proposal: &Bytes) 
         if let Err(failure) = codec::check_size(proposal.len()) {
             return Ok(Err(failure));
         }
-        Ok(validate(&inside, role, &codec::decode_proposal(&proposal).map_err(malformed)?))
+        Ok(validate(&inside, held, &codec::decode_proposal(&proposal).map_err(malformed)?))
     });
     let stopping = || Err(CallFailure::new(CallFailureKind::Unavailable, "the node is stopping"));
     checked.await.unwrap_or_else(stopping)
 }
 
-fn validate(gateway: &Gateway, role: Role, proposal: &Proposal) -> Result<(), Failure> {
+fn validate(gateway: &Gateway, held: Right, proposal: &Proposal) -> Result<(), Failure> {
     proposal.check_limits()?;
     let mut commands = proposal.commands.iter().enumerate();
     commands.try_for_each(|(number, command)| {
-        let checked = Right::check_command(command, role).and_then(|()| gateway.check(command));
+        let checked = Right::check_command(command, held).and_then(|()| gateway.check(command));
         checked.map_err(|failure| failure.at(number))
     })
 }

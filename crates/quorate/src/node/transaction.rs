@@ -15,7 +15,7 @@ use quorate_env::{Env, Instant, timeout_at};
 use quorate_model::{Failure, FailureKind, NodeId, Outcome, Position, SqlCommand, Stamp, Statement, StoreFault};
 use quorate_sql::store::DryRun;
 use quorate_sql::validate::StatementKind;
-use quorate_wire::{CallFailure, Purpose, Role, StreamError, StreamReceiver, StreamSender};
+use quorate_wire::{CallFailure, Purpose, StreamError, StreamReceiver, StreamSender};
 
 use super::gateway::{Gateway, WRITES_WAIT, served_until};
 use super::service;
@@ -23,6 +23,7 @@ use crate::error::Error;
 use crate::protocol::transaction::{Ask, AskKind, Begin, Told};
 use crate::protocol::{self, Executed, method};
 use crate::remote::transaction::Stream;
+use crate::rights::Right;
 use crate::submitter::Attempt;
 use crate::transaction::{TransactionHost, time_limit_reached};
 
@@ -143,7 +144,7 @@ impl TransactionHost for Local {
 /// Serves the stream of one transaction until it is committed, the client ends it, or its time limit is reached.
 pub(super) async fn serve(
     gateway: &Arc<Gateway>,
-    role: Role,
+    held: Right,
     sender: &mut StreamSender,
     receiver: &mut StreamReceiver,
 ) -> Result<(), CallFailure> {
@@ -153,7 +154,7 @@ pub(super) async fn serve(
     };
     let deadline = served_until(Duration::from_millis(wait_millis));
     let lasting = Duration::from_millis(last_millis).min(HOLD_MAX);
-    let begun = if role == Role::Peer {
+    let begun = if held == Right::Node {
         gateway.begin_here(lasting, deadline).await
     } else {
         gateway.begin(lasting, deadline).await
@@ -173,7 +174,7 @@ pub(super) async fn serve(
                 }
             }
             AskKind::Commit(proposal) => {
-                let committed = match service::check(gateway, role, &proposal).await? {
+                let committed = match service::check(gateway, held, &proposal).await? {
                     Ok(()) => host.commit(proposal).await,
                     Err(failure) => Err(Attempt::Refused(failure.into())),
                 };

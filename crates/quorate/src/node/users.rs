@@ -12,15 +12,16 @@ use quorate_wire::{CallFailure, FailureKind as CallFailureKind};
 use super::gateway::Gateway;
 use crate::error::Error;
 use crate::level::Level;
-use crate::protocol::{self, users::UserList};
-use crate::users::{self, Denied, FIRST_ADMIN, Identity, UserInfo, check_verifier};
+use crate::protocol;
+use crate::protocol::users::{Checked, Shown, UserList};
+use crate::users::{self, Credentials, Denied, FIRST_ADMIN, Identity, UserInfo, check_verifier};
 
 /// How long a node tries to learn what the leader has committed.
 const REACH_MAX: Duration = Duration::from_secs(5);
 
 impl Gateway {
     /// Returns who someone without credentials is.
-    pub(crate) fn anonymous(&self) -> Result<Identity, Denied> {
+    fn anonymous(&self) -> Result<Identity, Denied> {
         match users::anonymous(&self.store.users()) {
             // Until then the database may be empty although the cluster has users.
             Ok(_) if self.expects_admin || self.has_state().is_err() => Err(Denied::NotYet),
@@ -28,10 +29,32 @@ impl Gateway {
         }
     }
 
+    /// Returns who shows these credentials at this address.
+    pub(crate) async fn let_in(&self, credentials: Option<&Credentials>, from: &str) -> Result<Identity, Denied> {
+        match (self.anonymous(), credentials) {
+            (Err(Denied::Missing), Some(credentials)) => self.logins.check(self, credentials, from).await,
+            (anonymous, _) => anonymous,
+        }
+    }
+
     /// Returns the same identity as it is now.
     pub(crate) fn renew(&self, identity: &Identity) -> Result<Identity, Denied> {
         users::renewed(&self.store.users(), identity).ok_or(Denied::Wrong)
     }
+}
+
+/// Lets someone in over the native protocol.
+pub(super) async fn log_in(gateway: &Gateway, shown: Bytes, from: &str) -> Result<Identity, Denied> {
+    let shown: Shown = protocol::decode(shown).map_err(|_| Denied::Wrong)?;
+    let identity = gateway.let_in(shown.credentials().as_ref(), from).await?;
+    // The native protocol is never open to everyone: a cluster without users has its secret.
+    if identity.name().is_some() { Ok(identity) } else { Err(Denied::NoUsers) }
+}
+
+/// Answers who shows these credentials to a proxy.
+pub(super) async fn check_for_proxy(gateway: &Gateway, shown: Shown) -> Bytes {
+    let identity = gateway.let_in(shown.credentials().as_ref(), &shown.from).await;
+    protocol::encode(&Checked::from(identity))
 }
 
 /// Answers with the users, as of the latest committed change.

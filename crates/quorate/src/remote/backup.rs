@@ -63,7 +63,7 @@ pub async fn backup_in(
     let (secret, env) = config.resolve(&env).map_err(ConnectError::from)?;
     let (runtime, alive) = start_runtime(&env).await?;
     let fetched = runtime.run(async {
-        let nodes = Nodes::new(&env, &config, Role::Admin, secret).staying();
+        let nodes = Nodes::new(&env, &config, config.role(Role::Admin), secret).staying();
         let fetched = fetch(&env, &nodes, file.as_ref(), options, config.deadline).await;
         nodes.close().await;
         fetched

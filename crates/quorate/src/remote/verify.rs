@@ -59,9 +59,10 @@ pub async fn verify(config: ClientConfig) -> Result<Verification, VerifyError> {
 pub async fn verify_in(env: Env, config: ClientConfig) -> Result<Verification, VerifyError> {
     let (secret, env) = config.resolve(&env).map_err(ConnectError::from)?;
     let (runtime, alive) = start_runtime(&env).await?;
-    let nodes = Arc::new(Nodes::new(&env, &config, Role::Admin, secret.clone()));
+    let role = config.role(Role::Admin);
+    let nodes = Arc::new(Nodes::new(&env, &config, role, secret.clone()));
     let client = Submitter::new(runtime.clone(), Box::new(Network::new(Arc::clone(&nodes), Arc::new(alive))));
-    let asker = Asker { env, secret, nodes, limit: config.deadline };
+    let asker = Asker { env, secret, role, nodes, limit: config.deadline };
     let verified = asker.verify(&client, &runtime).await;
     client.end_session().await;
     // If the runtime has ended, the connections have ended too.
@@ -72,6 +73,7 @@ pub async fn verify_in(env: Env, config: ClientConfig) -> Result<Verification, V
 struct Asker {
     env: Env,
     secret: Secret,
+    role: Role,
     nodes: Arc<Nodes>,
     limit: Duration,
 }
@@ -122,7 +124,7 @@ impl Asker {
                 addr: member.addr.clone(),
                 identity: Identity::new(status.cluster.0, 0),
                 secret: self.secret.clone(),
-                role: Role::Admin,
+                role: self.role,
                 purpose: Purpose::Client,
                 expected: Some(member.id.0),
                 connect_limit: CONNECT_MAX,

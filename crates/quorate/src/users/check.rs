@@ -70,7 +70,7 @@ impl Logins {
     }
 
     /// Returns who shows these credentials, among the users that the node has applied.
-    pub(super) async fn check(
+    pub(crate) async fn check(
         &self,
         gateway: &Gateway,
         credentials: &Credentials,
