@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use quorate::{Ended, Node, TlsConfig, config, config::ConfigError, types::StoreFault};
+use quorate::{Ended, Node, config, config::ConfigError, types::StoreFault};
 use quorate_http::Options;
-use quorate_server::http::{HttpServer, ServeError};
 use quorate_server::{ServerConfig, http};
 use rustix::fs::Mode;
 use rustix::process::umask;
@@ -48,7 +47,10 @@ pub async fn run(args: &ServeArgs) -> Result<()> {
     // SQLite creates some files itself, with the permissions that the umask allows.
     umask(Mode::RWXG | Mode::RWXO);
     let http = match &config.http_listen {
-        Some(addr) => Some(serve_http(addr, config.http_certificates()).await.context(|| "the server can't start")?),
+        Some(addr) => {
+            let served = http::serve(addr, config.http_certificates()).await;
+            Some(served.context(|| "the server can't start; check 'http.listen' and 'tls' in the configuration")?)
+        }
         None => None,
     };
     // The first start may wait for the other nodes.
@@ -62,8 +64,7 @@ pub async fn run(args: &ServeArgs) -> Result<()> {
     if let Some(http) = &http {
         http.show(&node);
         if config.http_sql {
-            let opened = http.open_doors(&node, node.sql(), Options::default());
-            opened.context(|| "the server can't serve SQL")?;
+            http.open_doors(&node, node.sql(), Options::default().with_insecure(config.insecure));
         }
     }
     let ended = tokio::select! {
@@ -79,13 +80,6 @@ pub async fn run(args: &ServeArgs) -> Result<()> {
         http.stop().await;
     }
     ended.map_or(Ok(()), |ended| Err(Error::caused(format!("the node has ended: {ended}"), ended)))
-}
-
-async fn serve_http(addr: &str, tls: Option<&TlsConfig>) -> Result<HttpServer, ServeError> {
-    match tls {
-        Some(tls) => http::serve_tls(addr, tls).await,
-        None => http::serve(addr).await,
-    }
 }
 
 /// Explains why no node can start with the configuration, and what to do if none was given.

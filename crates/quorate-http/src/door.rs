@@ -9,17 +9,20 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::Body;
-use hyper::header::{ALLOW, HeaderValue, ORIGIN};
+use hyper::header::ORIGIN;
 use hyper::{Method, StatusCode};
+use quorate::users::UserRole;
 use quorate::{Error, Sql};
 use quorate_env::{Env, timeout};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::error::Problem;
 use crate::hrana::{self, Streams};
+use crate::login::Caller;
 use crate::message::{Answer, Content, IDEMPOTENCY_KEY, Request, answer, refusal};
 use crate::openapi::OPENAPI;
 use crate::options::{BODY_BYTES_MAX, LARGE_BODIES_MAX, Options, SMALL_BODY_BYTES_MAX};
+use crate::port::is_loopback;
 use crate::rqlite;
 use crate::work::Work;
 
@@ -36,9 +39,11 @@ struct Inner {
     streams: Streams,
     /// The turns of large bodies.
     large: Semaphore,
+    /// Whether other machines can reach the doors, so that nobody is let in while there are no users.
+    is_exposed: bool,
 }
 
-/// The endpoints. Each arm of [`Endpoint::of`] names one.
+/// An endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Endpoint {
     HranaVersion,
@@ -50,17 +55,22 @@ enum Endpoint {
     Rqlite(rqlite::Endpoint),
 }
 
+/// The paths of all endpoints but those of rqlite.
+const PATHS: [(&str, Endpoint); 8] = [
+    ("/v2", Endpoint::HranaVersion),
+    ("/v3", Endpoint::HranaVersion),
+    ("/v2/pipeline", Endpoint::Pipeline),
+    ("/v3/pipeline", Endpoint::Pipeline),
+    ("/v3/cursor", Endpoint::Cursor),
+    ("/v1/execute", Endpoint::Execute1),
+    ("/v1/batch", Endpoint::Batch1),
+    ("/openapi.json", Endpoint::OpenApi),
+];
+
 impl Endpoint {
     fn of(path: &str) -> Option<Self> {
-        Some(match path {
-            "/v2" | "/v3" => Self::HranaVersion,
-            "/v2/pipeline" | "/v3/pipeline" => Self::Pipeline,
-            "/v3/cursor" => Self::Cursor,
-            "/v1/execute" => Self::Execute1,
-            "/v1/batch" => Self::Batch1,
-            "/openapi.json" => Self::OpenApi,
-            path => Self::Rqlite(rqlite::Endpoint::of(path)?),
-        })
+        let own = PATHS.iter().find(|(own, _)| *own == path).map(|(_, endpoint)| *endpoint);
+        own.or_else(|| rqlite::Endpoint::of(path).map(Self::Rqlite))
     }
 
     /// Returns the methods that it allows, as the header `Allow` lists them.
@@ -69,6 +79,16 @@ impl Endpoint {
             Self::HranaVersion | Self::OpenApi => "GET, HEAD",
             Self::Pipeline | Self::Cursor | Self::Execute1 | Self::Batch1 => "POST",
             Self::Rqlite(endpoint) => endpoint.methods(),
+        }
+    }
+
+    /// Returns the role that a user needs; `None` if everyone may use it. The statements of a request may need more,
+    /// which its handle checks ([`Sql::with_role`]).
+    fn role(self) -> Option<UserRole> {
+        match self {
+            Self::HranaVersion | Self::OpenApi => None,
+            Self::Pipeline | Self::Cursor | Self::Execute1 | Self::Batch1 => Some(UserRole::Read),
+            Self::Rqlite(endpoint) => endpoint.role(),
         }
     }
 }
@@ -81,8 +101,19 @@ impl Doors {
 
     /// [`Doors::new`] with another [`Env`], for simulations.
     pub fn new_in(env: &Env, sql: Sql, options: Options) -> Self {
+        Self::make(env, sql, options, false)
+    }
+
+    /// Returns the doors to a database on a port at this address. If other machines can reach it, nobody is let in
+    /// while there are no users, unless the options are insecure.
+    pub fn at(env: &Env, addr: &str, sql: Sql, options: Options) -> Self {
+        let is_exposed = !is_loopback(addr) && !options.insecure;
+        Self::make(env, sql, options, is_exposed)
+    }
+
+    fn make(env: &Env, sql: Sql, options: Options, is_exposed: bool) -> Self {
         let streams = Streams::new(env, options.stream_idle, options.transaction_time);
-        Self(Arc::new(Inner { sql, options, streams, large: Semaphore::new(LARGE_BODIES_MAX) }))
+        Self(Arc::new(Inner { sql, options, streams, large: Semaphore::new(LARGE_BODIES_MAX), is_exposed }))
     }
 
     /// Returns whether the doors have an endpoint at a path.
@@ -90,42 +121,32 @@ impl Doors {
         Endpoint::of(path).is_some()
     }
 
-    /// Answers a request whose body has not been read. Reads at most [`BODY_BYTES_MAX`] within [`BODY_TIME_MAX`].
+    /// Answers a request from an address (`host:port`) whose body has not been read. Reads at most [`BODY_BYTES_MAX`]
+    /// within [`BODY_TIME_MAX`], and nothing of someone who is not let in.
     ///
     /// If the future is dropped, so are the request's transaction and its stream.
-    pub async fn serve<B>(&self, request: hyper::Request<B>) -> Answer
+    pub async fn serve<B>(&self, request: hyper::Request<B>, from: &str) -> Answer
     where
         B: Body<Data = Bytes> + Send,
         B::Error: Into<Box<dyn StdError + Send + Sync>>,
     {
         let (head, body) = request.into_parts();
-        let is_small = body.size_hint().upper().is_some_and(|bytes| bytes <= SMALL_BODY_BYTES_MAX as u64);
-        // Held until the answer is there, because until then the body is in memory.
-        let turn = if is_small { None } else { Some(timeout(BODY_TIME_MAX, self.0.large.acquire()).await) };
-        if matches!(turn, Some(Err(_))) {
-            return refusal(&Error::Overloaded("too many large requests were waiting".into()).into());
-        }
-        let body = match timeout(BODY_TIME_MAX, Limited::new(body, BODY_BYTES_MAX).collect()).await {
-            Ok(Ok(body)) => body.to_bytes(),
-            Ok(Err(error)) if error.is::<LengthLimitError>() => return refusal(&Problem::BodyTooLarge(BODY_BYTES_MAX)),
-            Ok(Err(_)) => return refusal(&Problem::malformed("the connection broke")),
-            Err(_) => return refusal(&Problem::malformed(format!("it did not arrive within {BODY_TIME_MAX:?}"))),
-        };
         let (path, query) = (head.uri.path().to_owned(), head.uri.query().unwrap_or_default().to_owned());
-        self.answer(Request { method: head.method, path, query, headers: head.headers, body }).await
+        let mut request = Request { method: head.method, path, query, headers: head.headers, body: Bytes::new() };
+        let answered = async {
+            let admitted = self.admit(&request, from).await?;
+            let (body, _turn) = self.read(body).await?;
+            request.body = body;
+            // Boxed, because the future of a request is large.
+            self.dispatch(admitted, &request).boxed().await
+        };
+        answered.await.unwrap_or_else(|problem| refusal(&problem))
     }
 
-    /// Answers a request.
-    pub async fn answer(&self, request: Request) -> Answer {
-        // Boxed, because the future of a request is large.
-        let answered = self.dispatch(&request).boxed().await;
-        answered.unwrap_or_else(|problem| {
-            let mut answer = refusal(&problem);
-            if let Problem::Method(allowed) = problem {
-                answer.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
-            }
-            answer
-        })
+    /// Answers a request from an address (`host:port`).
+    pub async fn answer(&self, request: Request, from: &str) -> Answer {
+        let answered = async { self.dispatch(self.admit(&request, from).await?, &request).boxed().await };
+        answered.await.unwrap_or_else(|problem| refusal(&problem))
     }
 
     /// Drops the streams of Hrana that their clients have left, as they expire. It never returns, so run it beside the
@@ -134,21 +155,50 @@ impl Doors {
         self.0.streams.sweep().await;
     }
 
-    async fn dispatch(&self, request: &Request) -> Result<Answer, Problem> {
+    /// Decides whether a request is let in, by all but its body.
+    async fn admit(&self, request: &Request, from: &str) -> Result<(Endpoint, Caller), Problem> {
         let endpoint = Endpoint::of(&request.path).ok_or(Problem::NotFound)?;
         let allowed = endpoint.methods();
         if !allowed.split(", ").any(|method| method == request.method.as_str()) {
             return Err(Problem::Method(allowed));
         }
         self.check_origin(request)?;
+        let Some(role) = endpoint.role() else { return Ok((endpoint, Caller::anyone())) };
+        let caller = Caller::of(self.0.options.users.as_ref(), &request.headers, from, role).await?;
+        if caller.name.is_none() && self.0.is_exposed { Err(Problem::Open) } else { Ok((endpoint, caller)) }
+    }
+
+    /// Reads a body. What is returned with it is held until the answer is there, because until then the body is in
+    /// memory.
+    async fn read<B>(&self, body: B) -> Result<(Bytes, Option<SemaphorePermit<'_>>), Problem>
+    where
+        B: Body<Data = Bytes> + Send,
+        B::Error: Into<Box<dyn StdError + Send + Sync>>,
+    {
+        let is_small = body.size_hint().upper().is_some_and(|bytes| bytes <= SMALL_BODY_BYTES_MAX as u64);
+        let turn = if is_small {
+            None
+        } else {
+            // The semaphore is never closed.
+            let turn = timeout(BODY_TIME_MAX, self.0.large.acquire()).await.ok().and_then(Result::ok);
+            Some(turn.ok_or(Error::Overloaded("too many large requests were waiting".into()))?)
+        };
+        match timeout(BODY_TIME_MAX, Limited::new(body, BODY_BYTES_MAX).collect()).await {
+            Ok(Ok(body)) => Ok((body.to_bytes(), turn)),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Problem::BodyTooLarge(BODY_BYTES_MAX)),
+            Ok(Err(_)) => Err(Problem::malformed("the connection broke")),
+            Err(_) => Err(Problem::malformed(format!("it did not arrive within {BODY_TIME_MAX:?}"))),
+        }
+    }
+
+    async fn dispatch(&self, (endpoint, caller): (Endpoint, Caller), request: &Request) -> Result<Answer, Problem> {
         if request.headers.contains_key(IDEMPOTENCY_KEY) && request.method != Method::GET {
             let text =
                 "Idempotency-Key is not supported: without it, each request is done once, but a repeated one again";
             return Err(Problem::NotOffered(text));
         }
         let level = request.level()?.unwrap_or(self.0.options.level);
-        let sql = self.0.sql.at(level);
-        let work = Work::new(sql, self.0.options.transaction_time);
+        let work = Work::new(self.0.sql.at(level), caller, self.0.options.transaction_time);
         match endpoint {
             Endpoint::HranaVersion => Ok(answer(StatusCode::OK, Content::Text, "Hrana over HTTP, with JSON\n")),
             Endpoint::Pipeline => hrana::pipeline(self, work, &request.body).await,
@@ -182,5 +232,23 @@ impl Doors {
 impl fmt::Debug for Doors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Doors").field("options", &self.0.options).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
+
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// So the tests that ask each path of the description leave none out.
+    #[test]
+    fn the_description_lists_each_endpoint() {
+        let described: serde_json::Value = serde_json::from_str(OPENAPI).unwrap();
+        let described: BTreeSet<&str> = described["paths"].as_object().unwrap().keys().map(String::as_str).collect();
+        let served = PATHS.iter().map(|(path, _)| *path).chain(rqlite::PATHS.iter().map(|(path, _)| *path));
+        assert_eq!(described, served.collect());
     }
 }

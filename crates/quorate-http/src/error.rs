@@ -4,6 +4,7 @@
 //! that is not known has the code `OUTCOME_UNKNOWN` and never one of those.
 
 use hyper::StatusCode;
+use quorate::users::Denied;
 use quorate::{Error, Failure, FailureKind};
 use quorate_env::Cause;
 
@@ -60,6 +61,15 @@ pub(crate) enum Problem {
     /// The body is larger than allowed.
     #[error("the body has more than {0} bytes; send less at a time")]
     BodyTooLarge(usize),
+    /// Nobody is let in with these credentials, or the user may not do this.
+    #[error(transparent)]
+    Denied(#[from] Denied),
+    /// Other machines could do everything.
+    #[error(
+        "the cluster has no users, and other machines can reach this port: add an administrator with `quorate users \
+         add`, then log in"
+    )]
+    Open,
     /// No such endpoint.
     #[error("not found: /openapi.json describes the endpoints")]
     NotFound,
@@ -91,6 +101,10 @@ impl Problem {
             Self::ForeignKeysOff => "FOREIGN_KEYS_ENFORCED",
             Self::Origin(_) => "ORIGIN_REFUSED",
             Self::BodyTooLarge(_) => "BODY_TOO_LARGE",
+            Self::Denied(Denied::Forbidden { .. }) | Self::Open => "FORBIDDEN",
+            Self::Denied(Denied::TooMany(_)) => "TOO_MANY_LOGINS",
+            Self::Denied(Denied::Busy | Denied::NotYet | Denied::Closed) => "UNAVAILABLE",
+            Self::Denied(_) => "UNAUTHORIZED",
             Self::NotFound => "NOT_FOUND",
             Self::Method(_) => "METHOD_NOT_ALLOWED",
         }
@@ -111,7 +125,10 @@ impl Problem {
             | Self::ForeignKeysOff => StatusCode::BAD_REQUEST,
             Self::TooManyStreams(_) | Self::TransactionLost(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::NotOffered(_) => StatusCode::NOT_IMPLEMENTED,
-            Self::Origin(_) => StatusCode::FORBIDDEN,
+            Self::Origin(_) | Self::Open | Self::Denied(Denied::Forbidden { .. }) => StatusCode::FORBIDDEN,
+            Self::Denied(Denied::TooMany(_)) => StatusCode::TOO_MANY_REQUESTS,
+            Self::Denied(Denied::Busy | Denied::NotYet | Denied::Closed) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Denied(_) => StatusCode::UNAUTHORIZED,
             Self::BodyTooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::Method(_) => StatusCode::METHOD_NOT_ALLOWED,

@@ -33,7 +33,7 @@ enum Done {
 pub(crate) async fn pipeline(doors: &Doors, mut work: Work, body: &[u8]) -> Result<Answer, Problem> {
     let body: PipelineBody = decode(body)?;
     body.requests.iter().try_for_each(StreamRequest::check)?;
-    let (id, mut stream) = doors.streams().take(body.baton.as_deref())?;
+    let (id, mut stream) = doors.streams().take(body.baton.as_deref(), work.caller())?;
     let mut is_closed = false;
     let mut results = Vec::with_capacity(body.requests.len());
     for request in body.requests {
@@ -42,7 +42,7 @@ pub(crate) async fn pipeline(doors: &Doors, mut work: Work, body: &[u8]) -> Resu
         is_closed = is_closed || matches!(done, Done::Ok("close", _));
         results.push(done);
     }
-    let baton = if is_closed { None } else { Some(doors.streams().keep(id, stream)?) };
+    let baton = if is_closed { None } else { Some(doors.streams().keep(id, stream, work.caller())?) };
     let mut json = Json::default();
     json.raw("{");
     frame(&mut json, doors, baton.as_deref());
@@ -54,9 +54,9 @@ pub(crate) async fn pipeline(doors: &Doors, mut work: Work, body: &[u8]) -> Resu
 pub(crate) async fn cursor(doors: &Doors, mut work: Work, body: &[u8]) -> Result<Answer, Problem> {
     let body: CursorBody = decode(body)?;
     body.batch.check()?;
-    let (id, mut stream) = doors.streams().take(body.baton.as_deref())?;
+    let (id, mut stream) = doors.streams().take(body.baton.as_deref(), work.caller())?;
     let done = batch::run(&mut stream, &mut work, body.batch).await;
-    let baton = doors.streams().keep(id, stream)?;
+    let baton = doors.streams().keep(id, stream, work.caller())?;
     let mut json = Json::default();
     json.raw("{");
     frame(&mut json, doors, Some(&baton));

@@ -22,6 +22,8 @@
 //! - No request causes a panic. The size of requests and answers, the number of streams, and all waits are limited by
 //!   named constants.
 //! - A transaction of a client that goes away is rolled back.
+//! - Each request is checked against the users of the cluster, before its body is read, and its statements against the
+//!   role of its user.
 
 #![forbid(unsafe_code)]
 
@@ -33,6 +35,7 @@ mod error;
 pub mod fuzzing;
 mod hrana;
 mod json;
+pub mod login;
 mod message;
 mod openapi;
 pub mod options;
@@ -45,4 +48,4 @@ pub use cluster::{Cluster, MemberView, View};
 pub use door::{BODY_TIME_MAX, Doors};
 pub use message::{Answer, Request};
 pub use options::Options;
-pub use port::{HttpServer, ServeError, serve};
+pub use port::{Port, ServeError, serve};

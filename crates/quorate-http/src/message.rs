@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::{HeaderMap, Method, Response, StatusCode};
 use quorate::types::{Epoch, GroupId};
+use quorate::users::Denied;
 use quorate::{Level, Position};
 use serde_json::json;
 
@@ -66,8 +67,23 @@ pub(crate) fn refusal(problem: &Problem) -> Answer {
     let text = problem.to_string();
     let body = json!({ "message": text, "code": problem.code(), "error": text }).to_string();
     let mut answer = answer(problem.status(), Content::Json, body);
-    if problem.status() == StatusCode::SERVICE_UNAVAILABLE {
-        answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    let headers = answer.headers_mut();
+    match problem {
+        Problem::Denied(Denied::TooMany(time)) => {
+            headers.insert(RETRY_AFTER, HeaderValue::from(time.as_secs().saturating_add(1)));
+        }
+        _ if problem.status() == StatusCode::SERVICE_UNAVAILABLE => {
+            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        _ if problem.status() == StatusCode::UNAUTHORIZED => {
+            for scheme in ["Bearer realm=\"quorate\"", "Basic realm=\"quorate\", charset=\"UTF-8\""] {
+                headers.append(WWW_AUTHENTICATE, HeaderValue::from_static(scheme));
+            }
+        }
+        Problem::Method(allowed) => {
+            headers.insert(ALLOW, HeaderValue::from_static(allowed));
+        }
+        _ => {}
     }
     answer
 }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorate::{HOLD_MAX, Level};
+use quorate::users::Users;
+use quorate::{HOLD_MAX, Level, TlsConfig};
 
 use crate::cluster::Cluster;
 
@@ -52,8 +53,12 @@ pub struct Options {
     /// The origins of web pages that may use the doors, such as `https://app.example`. Requests from other pages are
     /// refused, because a page could otherwise use a server that only its visitor can reach.
     pub origins: Vec<String>,
-    /// Whether [`serve`](crate::serve()) may listen on an address that other machines can reach. The doors have neither
-    /// encryption nor users, so anyone who can connect may read and write everything.
+    /// Who may use the doors. `None` for everyone, as for a cluster without users.
+    pub users: Option<Users>,
+    /// TLS for the port of [`serve`](crate::serve()).
+    pub tls: Option<TlsConfig>,
+    /// Whether a port that other machines can reach may do without TLS, and without users. Anyone who can connect may
+    /// then read and write everything.
     pub insecure: bool,
     /// What is known of the cluster, for the endpoints of rqlite that show it.
     pub cluster: Option<Arc<dyn Cluster>>,
@@ -67,6 +72,8 @@ impl Default for Options {
             transaction_time: HOLD_MAX,
             base_url: None,
             origins: Vec::new(),
+            users: None,
+            tls: None,
             insecure: false,
             cluster: None,
         }
@@ -102,6 +109,18 @@ impl Options {
     #[must_use]
     pub fn with_origins(self, origins: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self { origins: origins.into_iter().map(Into::into).collect(), ..self }
+    }
+
+    /// Sets [`Options::users`].
+    #[must_use]
+    pub fn with_users(self, users: Users) -> Self {
+        Self { users: Some(users), ..self }
+    }
+
+    /// Sets [`Options::tls`].
+    #[must_use]
+    pub fn with_tls(self, tls: TlsConfig) -> Self {
+        Self { tls: Some(tls), ..self }
     }
 
     /// Sets [`Options::insecure`].

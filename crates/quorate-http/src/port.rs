@@ -1,28 +1,32 @@
-//! A port that serves the doors, on a thread of its own.
+//! A port that serves HTTP, on a thread of its own, so that it answers regardless of what the rest of the process does.
 //!
 //! Invariants:
 //! - A new connection always gets a place. If all are taken, the address with the most loses its oldest (`places`).
-//! - The number of connections, the size and number of headers, and the time for each step of a request are limited.
-//! - Without `insecure`, the port listens only where other machines can't reach it.
+//! - The number of connections, the size and number of headers, and the time for each step of a request are limited. A
+//!   request that exceeds a limit loses its connection; other connections are not affected.
 
+use std::future::pending;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::select;
-use quorate::Sql;
+use hyper::Request;
+use hyper::body::Incoming;
+use quorate::{Sql, TlsConfig};
 use quorate_env::net::Listener;
 use quorate_env::serving::{Order, Orders};
 use quorate_env::{Env, timeout};
+use quorate_tls::{Keychain, TlsError, TlsNet};
 use tokio::sync::oneshot;
 
+use crate::message::Answer;
 use crate::{Doors, Options};
-use connection::Limits;
 use places::Places;
 
-pub mod connection;
-pub mod places;
+mod connection;
+mod places;
 pub mod stream;
 
 /// The most connections of a port. One more closes the oldest connection of the address that has the most.
@@ -49,15 +53,9 @@ pub const STOP_TIME_MAX: Duration = Duration::from_secs(2);
 /// The pause after a listener failed to accept a connection, for example because no file descriptor was left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-const LIMITS: Limits = Limits {
-    head_bytes: HEAD_BYTES_MAX,
-    headers: HEADERS_MAX,
-    head_time: HEAD_TIME_MAX,
-    write_stall: WRITE_STALL_MAX,
-    age: CONNECTION_TIME_MAX,
-    stop: STOP_TIME_MAX,
-    half_close: false,
-};
+/// The answer to a client that does not speak TLS on a port that does.
+const TLS_ONLY: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\ncontent-length: 38\r\n\
+    connection: close\r\n\r\nThis port speaks TLS only: use https.\n";
 
 /// Why a port could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -72,12 +70,15 @@ pub enum ServeError {
         #[source]
         error: std::io::Error,
     },
-    /// Other machines could reach the port, and it has neither encryption nor users.
+    /// Other machines could reach the port, and it has no encryption.
     #[error(
-        "{0} can be reached from other machines, and the port has neither encryption nor users: listen on 127.0.0.1, \
-         or set `insecure`"
+        "{0} can be reached from other machines, and the port has no TLS: listen on 127.0.0.1, give it TLS, or set \
+         `insecure`"
     )]
     Open(String),
+    /// The certificate can't be used.
+    #[error("can't serve HTTP over TLS: {0}")]
+    Tls(#[source] TlsError),
     /// The operating system could not start a thread.
     #[error("can't start a thread: {0}")]
     Thread(#[source] std::io::Error),
@@ -86,72 +87,72 @@ pub enum ServeError {
 impl ServeError {
     /// Returns whether the same call may succeed later without intervention.
     pub fn is_retryable(&self) -> bool {
-        !matches!(self, Self::Open(_))
+        !matches!(self, Self::Open(_) | Self::Tls(_))
+    }
+}
+
+/// Answers the requests of a port. All connections share clones of it.
+pub trait Handler: Clone + Send + Sync + 'static {
+    /// Whether a client that has closed its sending side still gets an answer. Otherwise its request is dropped.
+    const HALF_CLOSE: bool;
+
+    /// Answers a request from an address (`host:port`).
+    fn answer(&self, request: Request<Incoming>, from: &str) -> impl Future<Output = Answer> + Send;
+
+    /// Runs beside the connections, until the port is closed. It never returns.
+    fn beside(self) -> impl Future<Output = ()> + Send {
+        pending()
     }
 }
 
 /// An open port. Dropping it closes it at once, with all its connections.
 #[derive(Debug)]
-pub struct HttpServer {
+pub struct Port {
     addr: String,
     orders: Orders,
     /// Its sender sends nothing. It is dropped when the port's thread has ended.
     ended: oneshot::Receiver<()>,
 }
 
-/// Opens a port on `host:port` for a database; port 0 means any free one. May be called from any executor.
-///
-/// # Errors
-///
-/// If the address is in use, or does not belong to this machine, or can be reached from others.
-pub async fn serve(listen: &str, sql: Sql, options: Options) -> Result<HttpServer, ServeError> {
-    serve_in(&Env::real(), listen, sql, options).await
-}
-
-/// [`serve`] with another [`Env`], for simulations.
-///
-/// # Errors
-///
-/// Those of [`serve`].
-pub async fn serve_in(env: &Env, listen: &str, sql: Sql, options: Options) -> Result<HttpServer, ServeError> {
-    let (orders, order) = Orders::new();
-    let (started, starting) = oneshot::channel();
-    let (end, ended) = oneshot::channel::<()>();
-    let is_insecure = options.insecure;
-    let (addr, env_of_port) = (listen.to_owned(), env.clone());
-    let root = async move {
-        match open(&env_of_port, addr, is_insecure).await {
-            Err(error) => drop(started.send(Err(error))),
-            Ok(listener) => {
-                let doors = Doors::new_in(&env_of_port, sql, options);
-                // If the caller has stopped waiting, the orders are gone, too, which ends the port.
-                let _ = started.send(Ok(listener.local_addr()));
-                run(&env_of_port, doors, listener, order).await;
+impl Port {
+    /// Opens a port on `host:port`; port 0 means any free one. `handler` makes the handler from the address that was
+    /// bound, or refuses to serve there. May be called from any executor. Clients are not asked for a certificate, and
+    /// those that don't speak TLS on a port with TLS get an answer that says so.
+    ///
+    /// # Errors
+    ///
+    /// If the address is in use, or does not belong to this machine, or if the certificate can't be used.
+    pub async fn open<H: Handler>(
+        env: &Env,
+        listen: &str,
+        tls: Option<&TlsConfig>,
+        handler: impl FnOnce(&str) -> Result<H, ServeError> + Send + 'static,
+    ) -> Result<Self, ServeError> {
+        let (orders, order) = Orders::new();
+        let (started, starting) = oneshot::channel();
+        let (end, ended) = oneshot::channel::<()>();
+        let (addr, env_of_port) = (listen.to_owned(), secured(env, tls)?);
+        let root = async move {
+            let opened = match env_of_port.net().listen(&addr).await {
+                Ok(listener) => handler(&listener.local_addr()).map(|handler| (listener, handler)),
+                Err(error) => Err(ServeError::Listen { addr, error }),
+            };
+            match opened {
+                Err(error) => drop(started.send(Err(error))),
+                Ok((listener, handler)) => {
+                    // If the caller has stopped waiting, the orders are gone, too, which ends the port.
+                    let _ = started.send(Ok(listener.local_addr()));
+                    run(&env_of_port, handler, listener, order).await;
+                }
             }
-        }
-        end
-    };
-    env.start_runtime("quorate-doors", root).map_err(ServeError::Thread)?;
-    let gone = || ServeError::Thread(std::io::Error::other("the thread ended at once"));
-    let addr = starting.await.map_err(|_| gone())??;
-    Ok(HttpServer { addr, orders, ended })
-}
+            end
+        };
+        env.start_runtime("quorate-http", root).map_err(ServeError::Thread)?;
+        let gone = || ServeError::Thread(std::io::Error::other("the thread ended at once"));
+        let addr = starting.await.map_err(|_| gone())??;
+        Ok(Self { addr, orders, ended })
+    }
 
-async fn open(env: &Env, addr: String, is_insecure: bool) -> Result<Arc<dyn Listener>, ServeError> {
-    let listener = match env.net().listen(&addr).await {
-        Ok(listener) => listener,
-        Err(error) => return Err(ServeError::Listen { addr, error }),
-    };
-    let bound = listener.local_addr();
-    if is_insecure || is_loopback(&bound) { Ok(listener) } else { Err(ServeError::Open(bound)) }
-}
-
-/// Returns whether only this machine can reach an address.
-pub fn is_loopback(addr: &str) -> bool {
-    addr.parse::<SocketAddr>().is_ok_and(|addr| addr.ip().is_loopback())
-}
-
-impl HttpServer {
     /// Returns the address that the port listens on.
     pub fn local_addr(&self) -> &str {
         &self.addr
@@ -165,21 +166,70 @@ impl HttpServer {
     }
 }
 
+/// Opens a port for a database.
+///
+/// # Errors
+///
+/// Those of [`Port::open`], and [`ServeError::Open`] if other machines can reach the port and it has no TLS, unless the
+/// options are insecure.
+pub async fn serve(listen: &str, sql: Sql, options: Options) -> Result<Port, ServeError> {
+    serve_in(&Env::real(), listen, sql, options).await
+}
+
+/// [`serve`] with another [`Env`], for simulations.
+///
+/// # Errors
+///
+/// Those of [`serve`].
+pub async fn serve_in(env: &Env, listen: &str, sql: Sql, options: Options) -> Result<Port, ServeError> {
+    let (env_of_doors, tls) = (env.clone(), options.tls.clone());
+    let handler = move |addr: &str| {
+        let is_secure = is_loopback(addr) || options.tls.is_some() || options.insecure;
+        if !is_secure {
+            return Err(ServeError::Open(addr.to_owned()));
+        }
+        Ok(Doors::at(&env_of_doors, addr, sql, options))
+    };
+    Port::open(env, listen, tls.as_ref(), handler).await
+}
+
+impl Handler for Doors {
+    const HALF_CLOSE: bool = false;
+
+    fn answer(&self, request: Request<Incoming>, from: &str) -> impl Future<Output = Answer> + Send {
+        self.serve(request, from)
+    }
+
+    async fn beside(self) {
+        self.sweep().await;
+    }
+}
+
+/// Returns whether only this machine can reach an address.
+pub fn is_loopback(addr: &str) -> bool {
+    addr.parse::<SocketAddr>().is_ok_and(|addr| addr.ip().is_loopback())
+}
+
+/// Returns `env` with TLS for its listeners, if there is a certificate.
+fn secured(env: &Env, tls: Option<&TlsConfig>) -> Result<Env, ServeError> {
+    let Some(tls) = tls else { return Ok(env.clone()) };
+    let keychain = Keychain::open(env, tls.files()).map_err(ServeError::Tls)?;
+    Ok(TlsNet::new(env, keychain).without_client_certificates().with_answer_to_plain(TLS_ONLY).env(env))
+}
+
 /// Accepts connections until the port is stopped, then waits until they have ended.
-async fn run(env: &Env, doors: Doors, listener: Arc<dyn Listener>, mut order: Order) {
+async fn run<H: Handler>(env: &Env, handler: H, listener: Arc<dyn Listener>, mut order: Order) {
     let (of_connections, places) = (order.clone(), Arc::new(Places::new(CONNECTIONS_MAX)));
     let start = |stream, from: String| {
-        let (doors, order, mut place) = (doors.clone(), of_connections.clone(), places.take(&from));
+        let (handler, order, mut place) = (handler.clone(), of_connections.clone(), places.take(&from));
         env.spawn(async move {
-            let answer = |request| doors.serve(request);
-            let serving = pin!(connection::serve(stream, order, &LIMITS, answer));
+            let serving = pin!(connection::serve(stream, order, &handler, &from));
             select(serving, pin!(place.lost())).await;
         });
     };
     let failed = |error| tracing::warn!(%error, "could not accept an HTTP connection");
-    // The sweep never ends by itself; it is dropped when the port stops to accept.
     let accepting = order.accept(&*listener, ACCEPT_PAUSE, start, failed);
-    select(pin!(accepting), pin!(doors.sweep())).await;
+    select(pin!(accepting), pin!(handler.clone().beside())).await;
     if order.is_to_drain() {
         let _ = order.until_dropped(timeout(STOP_TIME_MAX, places.all_free())).await;
     }

@@ -14,6 +14,7 @@ pub(crate) use decode::fuzz_statements;
 use std::time::Duration;
 
 use hyper::{Method, StatusCode};
+use quorate::users::UserRole;
 use quorate_env::Instant;
 
 use crate::door::Doors;
@@ -44,22 +45,38 @@ pub(crate) enum Endpoint {
     Licenses,
 }
 
+/// The paths of all endpoints.
+pub(crate) const PATHS: [(&str, Endpoint); 11] = [
+    ("/db/execute", Endpoint::Execute),
+    ("/db/query", Endpoint::Query),
+    ("/db/request", Endpoint::Request),
+    ("/db/load", Endpoint::Load),
+    ("/db/backup", Endpoint::Backup),
+    ("/boot", Endpoint::Boot),
+    ("/readyz", Endpoint::Ready),
+    ("/status", Endpoint::Status),
+    ("/nodes", Endpoint::Nodes),
+    ("/leader", Endpoint::Leader),
+    ("/licenses", Endpoint::Licenses),
+];
+
 impl Endpoint {
     pub(crate) fn of(path: &str) -> Option<Self> {
-        Some(match path.strip_suffix('/').unwrap_or(path) {
-            "/db/execute" => Self::Execute,
-            "/db/query" => Self::Query,
-            "/db/request" => Self::Request,
-            "/db/load" => Self::Load,
-            "/db/backup" => Self::Backup,
-            "/boot" => Self::Boot,
-            "/readyz" => Self::Ready,
-            "/status" => Self::Status,
-            "/nodes" => Self::Nodes,
-            "/leader" => Self::Leader,
-            "/licenses" => Self::Licenses,
-            _ => return None,
-        })
+        let path = path.strip_suffix('/').unwrap_or(path);
+        PATHS.iter().find(|(own, _)| *own == path).map(|(_, endpoint)| *endpoint)
+    }
+
+    /// Returns the role that a user needs; `None` if everyone may use it.
+    pub(crate) fn role(self) -> Option<UserRole> {
+        match self {
+            // For load balancers.
+            Self::Ready => None,
+            Self::Query | Self::Request | Self::Status | Self::Nodes | Self::Leader | Self::Licenses => {
+                Some(UserRole::Read)
+            }
+            Self::Execute | Self::Load => Some(UserRole::Write),
+            Self::Backup | Self::Boot => Some(UserRole::Admin),
+        }
     }
 
     pub(crate) fn methods(self) -> &'static str {

@@ -8,6 +8,7 @@ use quorate::sql::{BatchResult, StatementResult};
 use quorate::{Error, Params, Position, Rows, Snapshot, Sql, Transaction, Value};
 
 use crate::error::Problem;
+use crate::login::Caller;
 use crate::options::{ANSWER_BYTES_MAX, ROWS_MAX};
 use crate::text::Kind;
 
@@ -42,6 +43,7 @@ impl From<StatementResult> for Ran {
 #[derive(Debug)]
 pub(crate) struct Work {
     sql: Sql,
+    caller: Caller,
     /// How long an interactive transaction may last.
     transaction_time: Duration,
     /// The bytes that its answer may still take.
@@ -51,13 +53,19 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    pub(crate) fn new(sql: Sql, transaction_time: Duration) -> Self {
-        Self { sql, transaction_time, left: ANSWER_BYTES_MAX, position: None }
+    pub(crate) fn new(sql: Sql, caller: Caller, transaction_time: Duration) -> Self {
+        let sql = sql.with_role(caller.role);
+        Self { sql, caller, transaction_time, left: ANSWER_BYTES_MAX, position: None }
     }
 
     /// Returns the same work with other settings of its handle.
     pub(crate) fn with(self, set: impl FnOnce(Sql) -> Sql) -> Self {
         Self { sql: set(self.sql), ..self }
+    }
+
+    /// Returns for whom the work is done.
+    pub(crate) fn caller(&self) -> &Caller {
+        &self.caller
     }
 
     /// Returns the handle, at the level of the request.

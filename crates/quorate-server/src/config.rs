@@ -49,11 +49,13 @@ impl ServerConfig {
         self.node.tls.as_ref().filter(|_| self.http_tls)
     }
 
-    /// Returns the address on which the node would serve other machines without TLS, if it would.
+    /// Returns the address on which the node would serve other machines without TLS, if it would. The pages for
+    /// operators do not count.
     pub fn exposed(&self) -> Option<&str> {
         let Config { listen, members, name, tls, .. } = &self.node;
-        let addr = listen.as_ref().or_else(|| members.get(name)).filter(|_| tls.is_none());
-        addr.map(String::as_str).filter(|addr| !is_loopback(addr))
+        let native = listen.as_ref().or_else(|| members.get(name)).filter(|_| tls.is_none());
+        let sql = self.http_listen.as_ref().filter(|_| self.http_sql && self.http_certificates().is_none());
+        [native, sql].into_iter().flatten().map(String::as_str).find(|addr| !is_loopback(addr))
     }
 
     /// Checks that no one can listen in on the node unnoticed. Servers do so before they start.
@@ -140,8 +142,8 @@ impl Schema for ServerConfig {
             .example("\"127.0.0.1:8001\""),
             Key::new(
                 "http.sql",
-                "Whether the HTTP port serves SQL too, to any client that can connect. Only on an address of this \
-                 machine.",
+                "Whether the HTTP port serves SQL too. On an address that other machines can reach, it needs TLS, and \
+                 lets in nobody until the cluster has users.",
                 |server: &mut Self, given| given.flag().map(|is_on| server.http_sql = is_on),
                 |server| server.http_sql.into(),
             ),

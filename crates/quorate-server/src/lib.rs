@@ -8,7 +8,7 @@
 //! ```no_run
 //! # async fn f(config: quorate::Config) -> Result<(), Box<dyn std::error::Error>> {
 //! // The port is opened before the node starts, because the first start may have to wait for other nodes.
-//! let server = quorate_server::http::serve("0.0.0.0:7002").await?;
+//! let server = quorate_server::http::serve("0.0.0.0:7002", None).await?;
 //! let node = quorate::Node::start(config).await?;
 //! server.show(&node);
 //! // ...

@@ -19,7 +19,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::{exchange, get, show};
+use quorate::admin::Login;
 use quorate::sim::SimHooks;
+use quorate::users::UserRole;
 use quorate_env::signal::Signal;
 use quorate_env::worker::{Ended, Worker};
 use quorate_env::{BoxTask, Env, Host, RealHost};
@@ -48,7 +50,7 @@ fn reasons(server: &HttpServer) -> String {
 #[test]
 fn a_port_follows_the_life_of_its_node() {
     run(async {
-        let server = serve("127.0.0.1:0").await.unwrap();
+        let server = serve("127.0.0.1:0", None).await.unwrap();
         assert_eq!(get(&server, "/health"), (200, "ok\n".to_owned()));
         assert_eq!(reasons(&server), "the node is starting");
         assert_eq!(get(&server, "/metrics").0, 503);
@@ -83,8 +85,8 @@ fn a_port_follows_the_life_of_its_node() {
 #[test]
 fn an_address_in_use_is_an_error() {
     run(async {
-        let server = serve("127.0.0.1:0").await.unwrap();
-        let error = serve(server.local_addr()).await.unwrap_err();
+        let server = serve("127.0.0.1:0", None).await.unwrap();
+        let error = serve(server.local_addr(), None).await.unwrap_err();
         assert!(error.is_retryable() && error.to_string().contains(server.local_addr()), "{error}");
     });
 }
@@ -206,7 +208,7 @@ fn a_node_whose_disk_hangs_is_alive_but_not_ready() {
         let Single { dir: _dir, node } = Single::start().await;
         let hanging = Arc::new(Hanging::default());
         let host: Arc<dyn Host> = Arc::clone(&hanging) as _;
-        let server = serve_in(&Env::real().with_host(host), "127.0.0.1:0").await.unwrap();
+        let server = serve_in(&Env::real().with_host(host), "127.0.0.1:0", None).await.unwrap();
         server.show(&node);
         std::thread::scope(|scope| {
             for _ in 0..ASKS_MAX * 3 {
@@ -230,7 +232,7 @@ fn a_port_serves_sql_once_it_is_told_to() {
             exchange(&server, format!("{head} {}\r\n\r\n{pipeline}", pipeline.len()).as_bytes())
         };
         assert!(post().starts_with("HTTP/1.1 404"), "it was not told to yet");
-        server.open_doors(&node, node.sql(), Options::default()).unwrap();
+        server.open_doors(&node, node.sql(), Options::default());
         let answer = post();
         assert!(answer.starts_with("HTTP/1.1 200") && answer.contains(r#""value":"7""#), "{answer}");
         let (code, nodes) = json_of(&server, "/nodes");
@@ -240,11 +242,35 @@ fn a_port_serves_sql_once_it_is_told_to() {
         assert_eq!(json_of(&server, "/status").1["name"], name, "the page for operators");
         assert_eq!(get(&server, "/nothing").0, 404);
 
-        let open = serve("0.0.0.0:0").await.unwrap();
-        let refused = open.open_doors(&node, node.sql(), Options::default());
-        assert!(refused.is_err_and(|error| error.to_string().contains("'http.sql'")));
         node.stop().await;
         let answer = post();
-        assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("UNAVAILABLE"), "{answer}");
+        assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("UNAVAILABLE"), "{answer}");
+    });
+}
+
+/// A port that other machines can reach is closed while there are no users, and asks for one afterwards.
+#[test]
+fn a_port_lets_in_users_only() {
+    run(async {
+        let Single { dir: _dir, node } = Single::start().await;
+        let server = serve("0.0.0.0:0", None).await.unwrap();
+        server.show(&node);
+        server.open_doors(&node, node.sql(), Options::default());
+        let ask = |path: &str, login: &str| {
+            let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{login}\r\n");
+            exchange(&server, request.as_bytes())
+        };
+        let refused = ask("/db/query?q=SELECT%207", "");
+        assert!(refused.starts_with("HTTP/1.1 403") && refused.contains("quorate users add"), "{refused}");
+        let token = node.admin().add_user("root", UserRole::Admin, Login::Token).await.unwrap().unwrap();
+        for path in ["/db/query?q=SELECT%207", "/status", "/metrics"] {
+            let refused = ask(path, "");
+            assert!(refused.starts_with("HTTP/1.1 401") && refused.contains("www-authenticate: Bearer"), "{refused}");
+            assert!(ask(path, &format!("authorization: Bearer {}\r\n", token.text())).starts_with("HTTP/1.1 200"));
+        }
+        for path in ["/health", "/ready", "/readyz"] {
+            assert!(ask(path, "").starts_with("HTTP/1.1 200"), "{path}");
+        }
+        node.stop().await;
     });
 }

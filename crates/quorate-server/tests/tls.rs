@@ -4,7 +4,7 @@
 use quorate::{Ca, TlsConfig};
 use quorate_env::net::BoxStream;
 use quorate_env::{Env, timeout};
-use quorate_server::http::{ServeError, serve_tls};
+use quorate_server::http::{ServeError, serve};
 use quorate_tls::authority::Authority;
 use quorate_tls::{Keychain, TlsFiles, TlsNet};
 use tempfile::TempDir;
@@ -40,7 +40,7 @@ async fn get_health(env: &Env, addr: &str) -> String {
 async fn http_is_served_over_tls_and_plain_clients_are_told() {
     let dir = TempDir::new().unwrap();
     let tls = certificates(&dir);
-    let server = serve_tls("127.0.0.1:0", &tls).await.unwrap();
+    let server = serve("127.0.0.1:0", Some(&tls)).await.unwrap();
     let files = TlsFiles { ca: tls.ca.clone(), identity: None };
     let client = TlsNet::new(&Env::real(), Keychain::open(&Env::real(), files).unwrap()).env(&Env::real());
     let answer = get_health(&client, server.local_addr()).await;
@@ -50,6 +50,6 @@ async fn http_is_served_over_tls_and_plain_clients_are_told() {
     server.stop().await;
 
     std::fs::write(&tls.key, "nothing").unwrap();
-    let error = serve_tls("127.0.0.1:0", &tls).await.unwrap_err();
+    let error = serve("127.0.0.1:0", Some(&tls)).await.unwrap_err();
     assert!(matches!(error, ServeError::Tls(_)) && error.to_string().contains("node.key"), "{error}");
 }

@@ -58,6 +58,13 @@ impl Credentials {
         Self::Password { name: name.into(), password: password.into() }
     }
 
+    /// Returns the credentials of a token if the password looks like one, and else those of the name and the password.
+    /// It is for clients that can send a password only.
+    pub fn password_or_token(name: impl Into<String>, password: impl Into<String>) -> Self {
+        let password = password.into();
+        if secrets::is_like_token(&password) { Self::Token(password) } else { Self::password(name, password) }
+    }
+
     /// Returns the credentials of a token.
     pub fn token(token: impl Into<String>) -> Self {
         Self::Token(token.into())

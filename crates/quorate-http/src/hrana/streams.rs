@@ -6,7 +6,7 @@
 //!
 //! Invariants:
 //! - At most [`STREAMS_MAX`] streams wait.
-//! - A baton is used once, and can't be guessed.
+//! - A baton is used once, and can't be guessed. Only the user who has opened the stream can use it, with the same role.
 //! - A stream that waits for too long is dropped, which rolls back its transaction.
 
 use std::collections::{BTreeSet, HashMap};
@@ -18,6 +18,7 @@ use tokio::sync::Notify;
 
 use super::stream::Stream;
 use crate::error::Problem;
+use crate::login::Caller;
 use crate::options::STREAMS_MAX;
 
 /// Bytes of the random number in a baton.
@@ -47,6 +48,8 @@ struct Waiting {
 struct Idle {
     secret: [u8; SECRET_BYTES],
     stream: Stream,
+    /// Who has opened it, and with which role.
+    owner: Caller,
     end: Instant,
 }
 
@@ -57,7 +60,7 @@ impl Streams {
     }
 
     /// Takes the stream of a baton, or opens one.
-    pub(super) fn take(&self, baton: Option<&str>) -> Result<(u64, Stream), Problem> {
+    pub(super) fn take(&self, baton: Option<&str>, caller: &Caller) -> Result<(u64, Stream), Problem> {
         let Some(baton) = baton else { return Ok((self.env.rng().next_u64(), Stream::default())) };
         let (id, secret) = parse(baton).ok_or(Problem::BatonInvalid)?;
         let mut waiting = self.waiting();
@@ -65,14 +68,14 @@ impl Streams {
         let idle = waiting.streams.get(&id).ok_or(Problem::StreamExpired)?;
         // The time that this takes could tell how much of a guess is right.
         let differs = idle.secret.iter().zip(secret).fold(0, |all, (a, b)| all | (a ^ b));
-        if differs != 0 {
+        if differs != 0 || idle.owner != *caller {
             return Err(Problem::BatonInvalid);
         }
         Ok((id, waiting.remove(id).ok_or(Problem::StreamExpired)?))
     }
 
     /// Keeps a stream for the next request; returns its baton.
-    pub(super) fn keep(&self, id: u64, stream: Stream) -> Result<String, Problem> {
+    pub(super) fn keep(&self, id: u64, stream: Stream, owner: &Caller) -> Result<String, Problem> {
         let now = Instant::now();
         let mut waiting = self.waiting();
         waiting.expire(now, self.idle_max);
@@ -83,7 +86,7 @@ impl Streams {
         let mut secret = [0; SECRET_BYTES];
         self.env.rng().fill(&mut secret);
         let time = if stream.is_in_transaction() { self.idle_max.min(self.transaction_max) } else { self.idle_max };
-        waiting.insert(id, Idle { secret, stream, end: now + time });
+        waiting.insert(id, Idle { secret, stream, owner: owner.clone(), end: now + time });
         drop(waiting);
         self.kept.notify_one();
         let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();

@@ -16,8 +16,10 @@ use std::net::TcpStream;
 use std::ops::Deref;
 use std::time::{Duration, Instant};
 
+use quorate::admin::Login;
+use quorate::users::UserRole;
 use quorate::{Config, Node, Sql};
-use quorate_http::{HttpServer, Options, serve};
+use quorate_http::{Options, Port, serve};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -26,7 +28,7 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A port with the doors, and a client of it.
 pub struct Door {
-    pub http: HttpServer,
+    pub http: Port,
 }
 
 /// A node and its port.
@@ -68,6 +70,20 @@ impl Server {
         let node = Node::start(Config::single(dir.path())).await.unwrap();
         let door = Door::open(node.sql(), options).await;
         Self { node, door, _dir: dir }
+    }
+
+    /// Starts a server whose cluster has a user of each role; returns their tokens, in the order of the roles.
+    pub async fn with_users() -> (Self, [String; 3]) {
+        let dir = tempfile::tempdir().unwrap();
+        let node = Node::start(Config::single(dir.path())).await.unwrap();
+        let mut tokens = [UserRole::Admin, UserRole::Write, UserRole::Read].map(|role| (role, String::new()));
+        for (role, token) in &mut tokens {
+            let added = node.admin().add_user(role.name(), *role, Login::Token).await.unwrap();
+            *token = added.unwrap().text().to_owned();
+        }
+        let [admin, write, read] = tokens.map(|(_, token)| token);
+        let door = Door::open(node.sql(), Options::default().with_users(node.users())).await;
+        (Self { node, door, _dir: dir }, [read, write, admin])
     }
 
     /// Runs a statement by the library.

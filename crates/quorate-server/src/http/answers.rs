@@ -7,14 +7,13 @@ use http_body_util::Full;
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use quorate::{NotReady, Observer};
+use quorate_http::Answer;
 use serde_json::json;
 
-use super::Port;
+use super::Pages;
 use crate::ask::Unanswered;
 use crate::metrics;
 use crate::status::NodeStatus;
-
-pub(super) type Answer = Response<Full<Bytes>>;
 
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -51,13 +50,22 @@ impl Page {
         if matches!(*request.method(), Method::GET | Method::HEAD) { page } else { Self::NotAllowed }
     }
 
+    /// Returns whether only users may see it, once there are some. Those that watch over the node may always ask for
+    /// `/health` and `/ready`.
+    pub(super) fn is_for_users(self) -> bool {
+        match self {
+            Self::Status | Self::Metrics => true,
+            Self::Health | Self::Ready | Self::Unknown | Self::NotAllowed => false,
+        }
+    }
+
     /// Returns the answer. For HEAD, hyper omits the body.
-    pub(super) async fn answer(self, port: &Port) -> Answer {
+    pub(super) async fn answer(self, pages: &Pages) -> Answer {
         match self {
             Self::Health => text(StatusCode::OK, "ok\n"),
-            Self::Ready => ready(port).await,
-            Self::Status => status(port).await,
-            Self::Metrics => metrics(port).await,
+            Self::Ready => ready(pages).await,
+            Self::Status => status(pages).await,
+            Self::Metrics => metrics(pages).await,
             Self::Unknown => {
                 text(StatusCode::NOT_FOUND, "not found: the paths are /health, /ready, /status and /metrics\n")
             }
@@ -71,8 +79,8 @@ impl Page {
 }
 
 /// Answers whether the node can serve.
-async fn ready(port: &Port) -> Answer {
-    let reasons = match ask(port, Observer::not_ready).await {
+async fn ready(pages: &Pages) -> Answer {
+    let reasons = match ask(pages, Observer::not_ready).await {
         Ok(reasons) => reasons.iter().map(NotReady::to_string).collect(),
         Err(why) => vec![why.into_owned()],
     };
@@ -83,17 +91,17 @@ async fn ready(port: &Port) -> Answer {
 }
 
 /// Answers with the status of the node and its cluster.
-async fn status(port: &Port) -> Answer {
-    match ask(port, Observer::status).await.and_then(unless_ended) {
+async fn status(pages: &Pages) -> Answer {
+    match ask(pages, Observer::status).await.and_then(unless_ended) {
         Ok((status, silence_max)) => json(StatusCode::OK, &NodeStatus::of(&status, silence_max)),
         Err(why) => json(StatusCode::SERVICE_UNAVAILABLE, &json!({ "error": why })),
     }
 }
 
 /// Answers with the metrics of the node.
-async fn metrics(port: &Port) -> Answer {
+async fn metrics(pages: &Pages) -> Answer {
     let page = |observer: &Observer| observer.metrics().map(|found| metrics::prometheus(&metrics::families(&found)));
-    match ask(port, page).await.and_then(unless_ended) {
+    match ask(pages, page).await.and_then(unless_ended) {
         Ok(page) => respond(StatusCode::OK, PROMETHEUS, page),
         Err(why) => respond(StatusCode::SERVICE_UNAVAILABLE, TEXT, why.into_owned() + "\n"),
     }
@@ -106,11 +114,11 @@ fn unless_ended<T>(answer: Option<T>) -> Result<T, Cow<'static, str>> {
 
 /// Queries the node, if one is shown.
 async fn ask<T: Send + 'static>(
-    port: &Port,
+    pages: &Pages,
     ask: impl FnOnce(&Observer) -> T + Send + 'static,
 ) -> Result<T, Cow<'static, str>> {
-    let observer = port.shown.get().ok_or(STARTING)?;
-    port.asks.ask(observer, ask).await.map_err(|error| error.to_string().into())
+    let observer = pages.shown().ok_or(STARTING)?.observer;
+    pages.asks.ask(observer, ask).await.map_err(|error| error.to_string().into())
 }
 
 fn text(code: StatusCode, body: &'static str) -> Answer {

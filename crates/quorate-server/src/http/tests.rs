@@ -2,9 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "tests stop at the first surprise")]
 
+use std::time::Duration;
+
 use quorate_env::net::BoxStream;
-use quorate_env::{Env, Instant, sleep};
+use quorate_env::{Env, Instant, sleep, timeout};
 use quorate_env_sim::SimWorld;
+use quorate_http::port::{HEAD_BYTES_MAX, HEAD_TIME_MAX, HEADERS_MAX, WRITE_STALL_MAX};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
@@ -20,7 +23,7 @@ const HEALTH: &[u8] = b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n";
 fn scenario<T: AsyncFnOnce(HttpServer, Clients)>(seed: u64, scenario: T) {
     let world = SimWorld::new(seed);
     let result = world.run(async {
-        let server = serve_in(&world.node("server"), ADDR).await.unwrap();
+        let server = serve_in(&world.node("server"), ADDR, None).await.unwrap();
         scenario(server, Clients(world.node("client"))).await;
     });
     result.unwrap();
@@ -75,16 +78,16 @@ fn silent_and_slow_clients_are_disconnected() {
 
         let begun = Instant::now();
         let mut slow = clients.connect().await;
-        // One byte a second would take half a minute.
+        // At one byte in three seconds the head would take longer than it may.
         for byte in HEALTH {
             let sent = slow.write_all(&[*byte]).await;
-            sleep(Duration::from_secs(1)).await;
+            sleep(Duration::from_secs(3)).await;
             if sent.is_err() {
                 break;
             }
         }
         rest(&mut slow).await;
-        assert!(begun.elapsed() < HEAD_TIME_MAX + 3 * LATE_MAX, "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < HEAD_TIME_MAX + 7 * LATE_MAX, "{:?}", begun.elapsed());
         clients.check().await;
     });
 }
@@ -123,7 +126,7 @@ fn stalled_connections_do_not_keep_others_out() {
     let world = SimWorld::new(4);
     let result = world.run(async {
         let server = world.node("server");
-        let _port = serve_in(&server, ADDR).await.unwrap();
+        let _port = serve_in(&server, ADDR, None).await.unwrap();
         let [slow, other, here] = [world.node("slow"), world.node("other"), server].map(Clients);
         let mut kept = other.connect().await;
         let mut stalled = Vec::new();
@@ -173,7 +176,8 @@ fn input_that_is_not_http_is_refused() {
         }
         let endless = [b"POST /health HTTP/1.1\r\ncontent-length: 1000000000\r\n\r\n", &[b'x'; 100_000][..]].concat();
         let mut stream = clients.connect().await;
-        stream.write_all(&endless).await.unwrap();
+        // The port may answer and close before it has read everything.
+        let _ = stream.write_all(&endless).await;
         assert!(rest(&mut stream).await.starts_with("HTTP/1.1 405"), "the port does not wait for a body");
         clients.check().await;
     });
@@ -214,7 +218,7 @@ fn closing_or_dropping_a_port_closes_its_connections() {
         assert_eq!(rest(&mut idle).await, "");
         assert!(clients.0.net().connect(ADDR).await.is_err());
 
-        let server = serve_in(&clients.0, "client:80").await.unwrap();
+        let server = serve_in(&clients.0, "client:80", None).await.unwrap();
         let mut idle = clients.0.net().connect("client:80").await.unwrap();
         drop(server);
         assert_eq!(rest(&mut idle).await, "");

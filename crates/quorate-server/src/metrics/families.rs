@@ -1,6 +1,6 @@
 //! All metrics: their names, one-line descriptions and sources. `docs/metrics.md` describes each in more detail.
 
-use quorate::metrics::Metrics;
+use quorate::metrics::{LoginMetrics, Metrics};
 
 use super::parts::Parts;
 use super::{Family, Kind};
@@ -241,9 +241,16 @@ fn database(metrics: &Metrics) -> Vec<Family> {
 
 fn connections(metrics: &Metrics) -> Vec<Family> {
     let connections = [("node", metrics.connections.peers), ("client", metrics.connections.clients)];
+    let LoginMetrics { succeeded, failed, delayed } = &metrics.node.logins;
+    let logins = [("succeeded", succeeded), ("failed", failed), ("refused", delayed)];
     vec![
         gauge("quorate_connections", "Connections to the node's port.").with_each(NONE, "role", connections),
         counter("quorate_connections_refused_total", "Connections that the node refused.")
             .with(NONE, metrics.connections.refused),
+        counter("quorate_logins_total", "Logins of users, by their result.").with_each(
+            NONE,
+            "result",
+            logins.map(|(result, count)| (result, count.get())),
+        ),
     ]
 }

@@ -43,7 +43,7 @@ pub fn with_group(config: &Config) -> (Env, SimHooks) {
 
 /// Opens a port for a node.
 pub async fn show(node: &Node) -> HttpServer {
-    let server = serve("127.0.0.1:0").await.unwrap();
+    let server = serve("127.0.0.1:0", None).await.unwrap();
     server.show(node);
     server
 }

@@ -77,7 +77,7 @@ fn run<T>(scenario: impl Future<Output = T>) -> T {
     SimWorld::new(0).run(scenario).unwrap()
 }
 
-/// Relays frames between the two ends in turn, after `change` has modified them.
+/// Relays frames between the two ends in turn, after `change` has modified them. A user sends two in one turn.
 async fn relay(mut dialer: End, mut accepter: End, mut change: impl FnMut(usize, &mut Vec<u8>)) {
     for number in 0..4 {
         let (from, to) = if number % 2 == 0 { (&mut dialer, &mut accepter) } else { (&mut accepter, &mut dialer) };
@@ -85,6 +85,11 @@ async fn relay(mut dialer: End, mut accepter: End, mut change: impl FnMut(usize,
         let mut body = body.to_vec();
         change(number, &mut body);
         to.sink.write_all(&whole_frame(kind, &body)).await.unwrap();
+        let proof = body.split_last_chunk::<32>().filter(|_| kind == PROOF).and_then(|(proof, _)| Proof::decode(proof));
+        if proof.is_some_and(|proof| proof.role == Role::User) {
+            let Ok(Some((kind, body))) = from.reader.next().await else { return };
+            to.sink.write_all(&whole_frame(kind, &body)).await.unwrap();
+        }
     }
 }
 

@@ -38,6 +38,11 @@ const TOKEN_BYTES: usize = 32;
 /// What a token begins with, so that people and scanners for leaked secrets recognize one.
 const TOKEN_PREFIX: &str = "quorate_";
 
+/// Returns whether a text begins like a token.
+pub(crate) fn is_like_token(text: &str) -> bool {
+    text.starts_with(TOKEN_PREFIX)
+}
+
 /// A token that was just made. It can't be shown again later.
 #[derive(Clone, PartialEq, Eq)]
 pub struct NewToken(String);
