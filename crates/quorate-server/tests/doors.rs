@@ -162,7 +162,7 @@ fn concurrent_clients_are_all_answered() {
         let Single { dir: _dir, node } = Single::start().await;
         let server = show(&node).await;
         std::thread::scope(|scope| {
-            for _ in 0..CONNECTIONS_MAX / 2 {
+            for _ in 0..32 {
                 scope.spawn(|| {
                     let mut stream = TcpStream::connect(server.local_addr()).unwrap();
                     for _ in 0..20 {
@@ -233,6 +233,7 @@ fn a_port_serves_sql_once_it_is_told_to() {
         };
         assert!(post().starts_with("HTTP/1.1 404"), "it was not told to yet");
         server.open_doors(&node, node.sql(), Options::default());
+        until("readiness", || is_ready(&server)).await;
         let answer = post();
         assert!(answer.starts_with("HTTP/1.1 200") && answer.contains(r#""value":"7""#), "{answer}");
         let (code, nodes) = json_of(&server, "/nodes");
@@ -256,6 +257,7 @@ fn a_port_lets_in_users_only() {
         let server = serve("0.0.0.0:0", None).await.unwrap();
         server.show(&node);
         server.open_doors(&node, node.sql(), Options::default());
+        until("readiness", || is_ready(&server)).await;
         let ask = |path: &str, login: &str| {
             let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{login}\r\n");
             exchange(&server, request.as_bytes())
