@@ -39,13 +39,18 @@ impl Caller {
     }
 }
 
-/// Checks that a request with these headers comes from a user with this role, for pages beside the doors.
+/// Checks that a request with these headers comes from a user with this role, for the pages of a node beside the doors.
+/// A node that does not know its users, because it can't join its cluster or has ended, must still be able to say so;
+/// such a node lets everyone in.
 ///
 /// # Errors
 ///
 /// Returns the answer that refuses the request.
 pub async fn require(users: &Users, headers: &HeaderMap, from: &str, role: UserRole) -> Result<(), Answer> {
-    Caller::of(Some(users), headers, from, role).await.map(drop).map_err(|problem| refusal(&problem))
+    match Caller::of(Some(users), headers, from, role).await {
+        Ok(_) | Err(Problem::Denied(Denied::NotYet | Denied::Closed)) => Ok(()),
+        Err(problem) => Err(refusal(&problem)),
+    }
 }
 
 /// Returns the credentials in the headers, if there are some. Clients that know no other way may send a token as a

@@ -151,9 +151,14 @@ impl Message {
     }
 }
 
+/// Returns the beginning of a text, at most `max` bytes.
+pub(crate) fn shortened(text: &str, max: usize) -> &str {
+    let end = (0..=max).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+    text.get(..end).unwrap_or(text)
+}
+
 fn put_failure(out: &mut BytesMut, kind: u8, id: u64, failure: &CallFailure) {
-    let end = (0..=FAILURE_TEXT_MAX).rev().find(|&end| failure.text.is_char_boundary(end)).unwrap_or(0);
-    let text = failure.text.get(..end).unwrap_or(&failure.text);
+    let text = shortened(&failure.text, FAILURE_TEXT_MAX);
     let head = |out: &mut BytesMut| {
         out.put_u64_le(id);
         out.put_u8(failure.kind.code());

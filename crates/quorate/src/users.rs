@@ -211,11 +211,6 @@ impl Users {
         Self(Asked::Cluster(admin))
     }
 
-    /// Returns whether the node has ended, so that nobody is let in any more. A remote cluster never ends.
-    pub fn has_ended(&self) -> bool {
-        matches!(&self.0, Asked::Node(gateway, _) if gateway.strong_count() == 0)
-    }
-
     /// Returns who shows these credentials, or nothing, from this address (`host:port`). While the cluster has no
     /// users, everyone may do everything, whatever they show. After failed logins under the same name or from the same
     /// address, this waits. A node of this process asks nobody; a remote cluster is asked each time.

@@ -162,7 +162,7 @@ impl UsersOperator {
         for (tokens, is_held) in [(held, true), (gone, false)] {
             let at = usize::try_from(self.rng.below(tokens.len().max(1) as u64)).unwrap_or(0);
             let Some(token) = tokens.get(at) else { continue };
-            match (users.check(&Credentials::token(token.text()), FROM).await, is_held) {
+            match (users.check(Some(&Credentials::token(token.text())), FROM).await, is_held) {
                 (Ok(_), true) => self.ledger.happened(TOKEN_ACCEPTED),
                 (Err(Denied::Wrong), false) => self.ledger.happened(TOKEN_REFUSED),
                 (Ok(_), false) => self.violation(name, token, "accepts a token that was removed"),

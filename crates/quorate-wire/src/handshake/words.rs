@@ -7,6 +7,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use crate::error::HandshakeError;
 use crate::identity::{Purpose, Role};
 use crate::limits::{BINDING_MAX, HANDSHAKE_FRAME_MAX, Limits, VERSION};
+use crate::message::shortened;
 
 pub(super) const HELLO: u8 = 1;
 pub(super) const CHALLENGE: u8 = 2;
@@ -238,7 +239,7 @@ impl Refusal {
             Self::Unprotected => out.put_u8(9),
             Self::NotLoggedIn(why) => {
                 out.put_u8(10);
-                out.put_slice(&why.as_bytes()[..why.floor_char_boundary(REASON_MAX)]);
+                out.put_slice(shortened(why, REASON_MAX).as_bytes());
             }
         }
         out.freeze()

@@ -129,7 +129,9 @@ impl Failures {
     /// Forgets the failures after a login.
     pub(super) fn succeeded(&self, places: &[Place]) {
         let mut all = lock(&self.0);
-        places.iter().for_each(|place| drop(all.remove(place)));
+        for place in places {
+            all.remove(place);
+        }
     }
 }
 
@@ -145,7 +147,9 @@ fn make_room(all: &mut BTreeMap<Place, Failing>) {
         return;
     }
     let oldest = all.iter().min_by_key(|(_, failing)| failing.last).map(|(place, _)| place.clone());
-    oldest.iter().for_each(|place| drop(all.remove(place)));
+    if let Some(place) = oldest {
+        all.remove(&place);
+    }
 }
 
 #[cfg(test)]
