@@ -1,4 +1,7 @@
-//! The addresses that a command connects to, the secret that it authenticates with, and the CA that it trusts.
+//! The addresses that a command connects to, the secret or the user that it authenticates with, and the CA that it
+//! trusts.
+//!
+//! A user takes the place of the secret (`login`). A profile names all of them at once (`profile`).
 //!
 //! The secret comes from the first of these that applies: `--secret-file`; `--config`; the variable `QUORATE_SECRET`;
 //! the data directory, if its cluster contains the node; the cluster on this machine that `quorate dev` registered for
@@ -7,12 +10,15 @@
 
 use std::path::Path;
 
+use quorate::users::Credentials;
 use quorate::{Ca, ClientConfig, ClientTls, Config, SecretSource};
 
 use crate::cluster_file::ClusterFile;
 use crate::dev::registry;
 use crate::error::{Error, Result};
+use crate::login;
 use crate::options::AccessArgs;
+use crate::profile::Profile;
 use crate::settings::{self, secret_file};
 
 /// The environment variable that may hold the secret.
@@ -28,8 +34,10 @@ const SYSTEM_CA: &str = "system";
 pub struct Access {
     /// The one node that the user named, or all nodes of the cluster.
     pub addrs: Vec<String>,
-    /// The secret that the cluster's members and clients share.
+    /// The secret that the cluster's members and clients share. It is not used if there is a login.
     pub secret: SecretSource,
+    /// The user to log in as.
+    pub login: Option<Credentials>,
     /// TLS of the connections, if the cluster uses it.
     pub tls: Option<ClientTls>,
     /// Whether only that one node may answer, and no other in its place.
@@ -39,14 +47,19 @@ pub struct Access {
 impl Access {
     /// Finds the cluster that the options name.
     pub fn find(args: &AccessArgs) -> Result<Self> {
-        if let Some(file) = &args.config {
-            return Self::configured(file, args);
+        let profile = Profile::find(args)?;
+        let login = login::find(args, profile.as_ref())?;
+        if let Some(profile) = profile {
+            return Self::of_profile(profile, login, args);
         }
-        let given = given_secret(args);
+        if let Some(file) = &args.config {
+            return Ok(Self { login, ..Self::configured(file, args)? });
+        }
+        let given = given_secret(args).or_else(|| login.as_ref().map(|_| SecretSource::Kept));
         if let Some(node) = &args.node {
             let secret = given.map_or_else(|| secret_of(node, &args.data_dir), Ok)?;
             let tls = given_tls(args.ca.as_deref());
-            return Ok(Self { addrs: vec![node.clone()], secret, tls, pinned: true });
+            return Ok(Self { addrs: vec![node.clone()], secret, login, tls, pinned: true });
         }
         let Some(file) = ClusterFile::read(&args.data_dir)? else {
             let dir = args.data_dir.display();
@@ -57,13 +70,25 @@ impl Access {
         let secret = given.unwrap_or_else(|| SecretSource::File(secret_file(&args.data_dir)));
         // `quorate dev` uses no TLS, whatever the variable says.
         let tls = args.ca.as_deref().map(of_ca);
-        Ok(Self { addrs: file.addrs(), secret, tls, pinned: false })
+        Ok(Self { addrs: file.addrs(), secret, login, tls, pinned: false })
+    }
+
+    fn of_profile(profile: Profile, login: Option<Credentials>, args: &AccessArgs) -> Result<Self> {
+        let file = args.secret_file.clone().or(profile.secret_file).map(SecretSource::File);
+        let without = || Error::new("the profile has neither a user, a token_file nor a secret_file: give it one");
+        let secret = match file.or_else(|| given_secret(args)) {
+            Some(secret) => secret,
+            None => login.as_ref().map(|_| SecretSource::Kept).ok_or_else(without)?,
+        };
+        let tls = given_tls(args.ca.as_deref().or(profile.ca.as_deref()));
+        Ok(Self { addrs: profile.nodes, secret, login, tls, pinned: false })
     }
 
     /// Returns the same as a configuration of the client library.
     pub fn remote(&self) -> ClientConfig {
         let mut config = ClientConfig::new(self.addrs.clone(), self.secret.clone()).with_pinned(self.pinned);
         config.tls.clone_from(&self.tls);
+        config.login.clone_from(&self.login);
         config
     }
 
@@ -96,7 +121,7 @@ impl Access {
         let own = config.advertise.as_ref().or(config.listen.as_ref());
         let addrs = config.members.values().chain(own).cloned().collect();
         let tls = ca.map(of_ca).or_else(|| config.tls.as_ref().map(|tls| ClientTls::new(tls.ca.clone())));
-        Self { addrs, secret, tls, pinned: false }
+        Self { addrs, secret, login: None, tls, pinned: false }
     }
 }
 
@@ -121,7 +146,7 @@ fn secret_of(node: &str, data_dir: &Path) -> Result<SecretSource> {
         return Ok(SecretSource::File(secret_file(data_dir)));
     }
     registry::find(node).map(|dir| SecretSource::File(secret_file(&dir))).ok_or_else(|| {
-        let ways = format!("give --secret-file, {VARIABLE}, or the --data-dir of its `quorate dev`");
+        let ways = format!("give --user, --token-file, --secret-file, {VARIABLE}, or the --data-dir of its `quorate dev`");
         Error::new(format!("the secret of {node} is not known here: {ways}"))
     })
 }

@@ -23,7 +23,7 @@ use self::finding::{Finding, Report};
 use crate::access::Access;
 use crate::cluster_file::ClusterFile;
 use crate::error::{Error, Result};
-use crate::options::{AccessArgs, DATA_DIR};
+use crate::options::{AccessArgs, DATA_DIR, LoginArgs};
 use crate::output;
 use crate::settings;
 
@@ -55,6 +55,8 @@ pub struct DoctorArgs {
     /// A file with the CA of the cluster, or "system"
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
+    #[command(flatten)]
+    pub login: LoginArgs,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -120,7 +122,7 @@ impl Aim {
         if let Some(path) = &args.config {
             return Ok(Self::of_config(path, args, findings));
         }
-        let named = args.node.is_some();
+        let named = args.node.is_some() || args.login.profile.is_some();
         let dir = args.data_dir.clone().or_else(|| (!named).then(|| PathBuf::from(DATA_DIR)));
         let is_dev = dir.as_ref().is_some_and(|dir| ClusterFile::read(dir).ok().flatten().is_some());
         if args.data_dir.is_none() && !named && !is_dev {
@@ -134,6 +136,7 @@ impl Aim {
             config: None,
             secret_file: args.secret_file.clone(),
             ca: args.ca.clone(),
+            login: args.login.clone(),
         };
         let access = if named || is_dev { Some(Access::find(&access)?) } else { None };
         let secrets = dir.iter().map(|dir| dir.join("secret")).chain(args.secret_file.clone());

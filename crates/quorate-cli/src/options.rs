@@ -36,6 +36,22 @@ pub struct AccessArgs {
     /// A file with the CA of the cluster, or "system": connect with TLS [default: that of --config, or QUORATE_TLS_CA]
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
+    #[command(flatten)]
+    pub login: LoginArgs,
+}
+
+/// Whom a command logs in as, in place of knowing the cluster's secret.
+#[derive(Args, Clone, Debug, Default)]
+pub struct LoginArgs {
+    /// Log in as this user; the password is that in QUORATE_PASSWORD, or is asked for [default: QUORATE_USER]
+    #[arg(long, value_name = "NAME", conflicts_with = "secret_file")]
+    pub user: Option<String>,
+    /// Log in with the token in this file [default: that in QUORATE_TOKEN]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["secret_file", "user"])]
+    pub token_file: Option<PathBuf>,
+    /// A profile in ~/.config/quorate/profiles.toml: it names the nodes, and how to log in [default: QUORATE_PROFILE]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["node", "config"])]
+    pub profile: Option<String>,
 }
 
 /// The guarantee of a read.

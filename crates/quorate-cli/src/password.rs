@@ -24,6 +24,14 @@ pub fn read_new(name: &str) -> Result<String> {
     Ok(password)
 }
 
+/// Returns the password of a user who logs in. Without a terminal it must be in the variable.
+pub fn read(name: &str, variable: &str) -> Result<String> {
+    if !stdin().is_terminal() {
+        return Err(Error::new(format!("there is no terminal to ask for the password of '{name}' at: set {variable}")));
+    }
+    typed(&format!("password of '{name}': "))
+}
+
 /// Restores the terminal when it is dropped.
 struct Hidden(Termios);
 

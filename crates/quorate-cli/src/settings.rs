@@ -1,5 +1,6 @@
 //! The configuration of a server: read from its file and the environment, and written for new clusters.
 
+use std::ffi::OsString;
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -12,6 +13,7 @@ use quorate_env::Rng;
 use quorate_server::ServerConfig;
 
 use crate::error::{Context as _, Error, Result};
+use crate::login;
 
 mod certificates;
 
@@ -28,7 +30,8 @@ pub const VARIABLES: &str = "QUORATE_";
 pub fn sources(file: Option<&Path>) -> Result<Sources> {
     let sources = file.map_or_else(|| Ok(Sources::new()), |file| Sources::new().file(file));
     let sources = sources.context(|| "the configuration")?;
-    Ok(sources.variables(std::env::vars_os()))
+    let of_clients = |name: &OsString| login::VARIABLES.iter().any(|variable| name == variable);
+    Ok(sources.variables(std::env::vars_os().filter(|(name, _)| !of_clients(name))))
 }
 
 /// Loads the configuration file of a server, and ignores the environment.
