@@ -146,7 +146,8 @@ fn secret_of(node: &str, data_dir: &Path) -> Result<SecretSource> {
         return Ok(SecretSource::File(secret_file(data_dir)));
     }
     registry::find(node).map(|dir| SecretSource::File(secret_file(&dir))).ok_or_else(|| {
-        let ways = format!("give --user, --token-file, --secret-file, {VARIABLE}, or the --data-dir of its `quorate dev`");
+        let ways =
+            format!("give --user, --token-file, --secret-file, {VARIABLE}, or the --data-dir of its `quorate dev`");
         Error::new(format!("the secret of {node} is not known here: {ways}"))
     })
 }

@@ -10,6 +10,7 @@ use crate::import::ImportArgs;
 use crate::init::InitArgs;
 use crate::members::MembersArgs;
 use crate::migrate::MigrateArgs;
+use crate::proxy::ProxyArgs;
 use crate::recover::RecoverArgs;
 use crate::restore::RestoreArgs;
 use crate::serve::ServeArgs;
@@ -49,6 +50,8 @@ pub enum Command {
     Members(MembersArgs),
     /// List and change the users of a cluster: list, add, remove, role, passwd, token
     Users(UsersArgs),
+    /// Serve SQL over HTTP to a cluster that runs elsewhere, for programs that can't reach its members
+    Proxy(ProxyArgs),
     /// Make the decisions that a cluster can't make by itself
     Recover(RecoverArgs),
     /// Check what a node and its cluster depend on, and explain it: disk, clocks, network, limits, members

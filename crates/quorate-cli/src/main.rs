@@ -34,6 +34,7 @@ mod output;
 mod panics;
 mod password;
 mod profile;
+mod proxy;
 mod recover;
 mod restore;
 mod serve;
@@ -70,6 +71,7 @@ async fn main() -> ExitCode {
         Command::Migrate(args) => migrate::run(args).await,
         Command::Members(args) => members::run(args).await,
         Command::Users(args) => users::run(args).await,
+        Command::Proxy(args) => proxy::run(args).await,
         Command::Recover(args) => recover::run(args).await,
         Command::Doctor(args) => doctor::run(args).await,
         Command::Verify(args) => verify::run(args).await,

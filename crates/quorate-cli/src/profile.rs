@@ -39,7 +39,8 @@ impl Profile {
     pub fn find(args: &AccessArgs) -> Result<Option<Self>> {
         let variable = || std::env::var(VARIABLE).ok().filter(|_| args.node.is_none() && args.config.is_none());
         let Some(name) = args.login.profile.clone().or_else(variable) else { return Ok(None) };
-        let file = file().ok_or_else(|| Error::new("no profile can be found: neither XDG_CONFIG_HOME nor HOME is set"))?;
+        let file =
+            file().ok_or_else(|| Error::new("no profile can be found: neither XDG_CONFIG_HOME nor HOME is set"))?;
         Self::read(&file, &name).map(Some)
     }
 
@@ -50,7 +51,8 @@ impl Profile {
             return Err(Error::new(format!("{} has more than {FILE_BYTES_MAX} bytes", said())));
         }
         let text = std::fs::read_to_string(file).context(said)?;
-        let mut table: toml::Table = text.parse().map_err(|error| Error::caused(format!("{}: {error}", said()), error))?;
+        let mut table: toml::Table =
+            text.parse().map_err(|error| Error::caused(format!("{}: {error}", said()), error))?;
         let names = || table.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
         let missing = Error::new(format!("{} have none called '{name}'; there are: {}", said(), names()));
         let found = table.remove(name).ok_or(missing)?;

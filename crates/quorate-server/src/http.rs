@@ -22,9 +22,11 @@ pub use quorate_http::port::{CONNECTIONS_MAX, STOP_TIME_MAX};
 pub use crate::ask::ANSWER_TIME_MAX;
 use crate::ask::Asks;
 use answers::Page;
+pub use proxy::{CLUSTER_TIME_MAX, Proxy};
 use view::NodeView;
 
 mod answers;
+mod proxy;
 mod view;
 
 #[cfg(test)]

@@ -14,6 +14,8 @@ use super::{QUORATE, quorate, signal, succeeded, wait_until};
 /// The directories and processes of a cluster.
 pub struct Servers {
     pub dir: TempDir,
+    /// The token of the administrator.
+    pub token: String,
     names: Vec<String>,
     processes: Vec<Option<Child>>,
 }
@@ -26,8 +28,9 @@ impl Servers {
         let members: Vec<String> =
             names.iter().zip(free_ports(nodes)).map(|(n, p)| format!("{n}=127.0.0.1:{p}")).collect();
         let path = dir.path().to_str().unwrap();
-        succeeded(&quorate(&["init", path, "--members", &members.join(",")]));
-        let servers = Self { dir, processes: names.iter().map(|_| None).collect(), names };
+        let said = succeeded(&quorate(&["init", path, "--members", &members.join(",")]));
+        let token = said.lines().map(str::trim).find(|line| line.starts_with("quorate_")).unwrap().to_owned();
+        let servers = Self { dir, token, processes: names.iter().map(|_| None).collect(), names };
         for (name, port) in servers.names.iter().zip(free_ports(nodes)) {
             servers.configure(name, "http.listen", &format!("\"127.0.0.1:{port}\""));
         }

@@ -62,32 +62,45 @@ impl Page {
     /// Returns the answer. For HEAD, hyper omits the body.
     pub(super) async fn answer(self, pages: &Pages) -> Answer {
         match self {
-            Self::Health => text(StatusCode::OK, "ok\n"),
-            Self::Ready => ready(pages).await,
+            Self::Health => healthy(),
+            Self::Ready => ready_of(pages).await,
             Self::Status => status(pages).await,
             Self::Metrics => metrics(pages).await,
             Self::Unknown => {
                 text(StatusCode::NOT_FOUND, "not found: the paths are /health, /ready, /status and /metrics\n")
             }
-            Self::NotAllowed => {
-                let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are allowed\n");
-                answer.headers_mut().insert(ALLOW, READS);
-                answer
-            }
+            Self::NotAllowed => only_reads(),
         }
     }
 }
 
-/// Answers whether the node can serve.
-async fn ready(pages: &Pages) -> Answer {
-    let reasons = match ask(pages, Observer::not_ready).await {
-        Ok(reasons) => reasons.iter().map(NotReady::to_string).collect(),
-        Err(why) => vec![why.into_owned()],
-    };
+/// Answers that the process runs.
+pub(super) fn healthy() -> Answer {
+    text(StatusCode::OK, "ok\n")
+}
+
+/// Refuses a method that would change something.
+pub(super) fn only_reads() -> Answer {
+    let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are allowed\n");
+    answer.headers_mut().insert(ALLOW, READS);
+    answer
+}
+
+/// Answers whether something can serve: it can if there are no reasons against it.
+pub(super) fn ready(reasons: &[String]) -> Answer {
     if reasons.is_empty() {
         return json(StatusCode::OK, &json!({ "ready": true }));
     }
     json(StatusCode::SERVICE_UNAVAILABLE, &json!({ "ready": false, "reasons": reasons }))
+}
+
+/// Answers whether the node can serve.
+async fn ready_of(pages: &Pages) -> Answer {
+    let reasons: Vec<String> = match ask(pages, Observer::not_ready).await {
+        Ok(reasons) => reasons.iter().map(NotReady::to_string).collect(),
+        Err(why) => vec![why.into_owned()],
+    };
+    ready(&reasons)
 }
 
 /// Answers with the status of the node and its cluster.
@@ -125,7 +138,7 @@ fn text(code: StatusCode, body: &'static str) -> Answer {
     respond(code, TEXT, body)
 }
 
-fn json(code: StatusCode, body: &impl serde::Serialize) -> Answer {
+pub(super) fn json(code: StatusCode, body: &impl serde::Serialize) -> Answer {
     match serde_json::to_string(body) {
         Ok(body) => respond(code, JSON, body + "\n"),
         Err(_) => text(StatusCode::INTERNAL_SERVER_ERROR, "the answer can't be encoded as JSON\n"),

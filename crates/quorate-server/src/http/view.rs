@@ -1,8 +1,11 @@
 //! What the doors of SQL over HTTP show of a node and its cluster.
 
+use std::time::Duration;
+
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use quorate::{NotReady, Observer};
+use quorate::admin::MemberStatus;
+use quorate::{NotReady, Observer, Status};
 use quorate_http::{Cluster, MemberView, View};
 
 use crate::ask::Asks;
@@ -28,16 +31,21 @@ impl NodeView {
         let Some((status, silence_max)) = found else {
             return View { not_ready: reasons, ..View::default() };
         };
-        let members = status.members.iter().map(|member| MemberView {
-            name: member.name.clone(),
-            api_addr: None,
-            addr: member.addr.clone(),
-            is_voter: member.voter,
-            is_leader: Some(member.id) == status.leader,
-            is_reachable: member.silent_for <= silence_max,
-        });
-        View { members: members.collect(), name: status.name.clone(), not_ready: reasons }
+        View { members: members_of(&status, silence_max), name: status.name.clone(), not_ready: reasons }
     }
+}
+
+/// Returns the members of a cluster. One that was silent for longer than this counts as unreachable.
+pub(super) fn members_of(status: &Status, silence_max: Duration) -> Vec<MemberView> {
+    let view = |member: &MemberStatus| MemberView {
+        name: member.name.clone(),
+        api_addr: None,
+        addr: member.addr.clone(),
+        is_voter: member.voter,
+        is_leader: Some(member.id) == status.leader,
+        is_reachable: member.silent_for <= silence_max,
+    };
+    status.members.iter().map(view).collect()
 }
 
 impl Cluster for NodeView {
