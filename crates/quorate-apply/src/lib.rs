@@ -3,8 +3,8 @@
 //! An [`Applier`] applies many entries in one transaction of a [`Machine`], each with the result that it would have
 //! alone. A machine is an [`Engine`] that keeps the data, the [`Records`] that apply keeps beside them, and the
 //! [`Stores`] that run commands. This crate owns everything that does not depend on the engine: exactly-once sessions
-//! ([`session`]), the users ([`users`]), the clock of stamps, staging until COMMIT, entries one by one after a transaction was lost, the
-//! outcome hash ([`outcome_hash`]), work ahead, and dry runs ([`applier`]).
+//! ([`session`]), the users ([`users`]), the clock of stamps, staging until COMMIT, entries one by one after a
+//! transaction was lost, the outcome hash ([`outcome_hash`]), work ahead, and dry runs ([`applier`]).
 //!
 //! [`memory`] is an engine that keeps its data in memory, and [`items`] a small store on it, for tests;
 //! [`memory_store`] keeps both in a file, as the state machine of a group. `suite` has the tests that every machine

@@ -1,7 +1,7 @@
 //! Profiles: names for clusters, and for how to reach them, in a file of the user.
 //!
-//! The file is `quorate/profiles.toml` in `$XDG_CONFIG_HOME`, or in `~/.config`. Each table of it is a profile. Paths in
-//! it are relative to its directory. What the command line says overrides the profile.
+//! The file is `quorate/profiles.toml` in `$XDG_CONFIG_HOME`, or in `~/.config`. Each table of it is a profile. Paths
+//! in it are relative to its directory. What the command line says overrides the profile.
 
 use std::path::{Path, PathBuf};
 
@@ -93,7 +93,8 @@ mod tests {
             std::fs::write(&file, text).unwrap();
             Profile::read(&file, name).map_err(|error| error.to_string())
         };
-        let text = "[prod]\nnodes = [\"a:1\"]\nca = \"ca.crt\"\nuser = \"ann\"\ntoken_file = \"/t\"\n[test]\nca = \"system\"\n";
+        let prod = "[prod]\nnodes = [\"a:1\"]\nca = \"ca.crt\"\nuser = \"ann\"\ntoken_file = \"/t\"\n";
+        let text = &format!("{prod}[test]\nca = \"system\"\n");
         let prod = read(text, "prod").unwrap();
         assert_eq!((prod.nodes, prod.user.as_deref()), (vec!["a:1".to_owned()], Some("ann")));
         assert_eq!((prod.ca, prod.token_file), (Some(dir.path().join("ca.crt")), Some("/t".into())));

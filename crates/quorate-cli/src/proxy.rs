@@ -21,6 +21,10 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// The options of the command.
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  quorate proxy --config cluster/a.toml
+  quorate proxy --listen 0.0.0.0:8080 --certificate proxy.crt --key proxy.key --node 10.0.0.1:7001 --ca ca.crt \
+--token-file token")]
 pub struct ProxyArgs {
     /// host:port to serve HTTP on
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]

@@ -118,16 +118,7 @@ where
         return Err(HandshakeError::WrongSecret);
     }
     let verdict = Verdict::decode(verdict).ok_or(MALFORMED)?;
-    match verdict.code {
-        VerdictCode::Welcome => {}
-        VerdictCode::OtherCluster => {
-            return Err(HandshakeError::OtherCluster { theirs: verdict.cluster, ours: cluster });
-        }
-        VerdictCode::NotTheNode => {
-            return Err(HandshakeError::NotTheNode { expected: me.expected, found: verdict.node });
-        }
-        VerdictCode::Busy => return Err(HandshakeError::Busy),
-    }
+    check_verdict(&verdict, cluster, me.expected)?;
     Ok(PeerInfo {
         cluster: verdict.cluster,
         node: verdict.node,
@@ -138,6 +129,16 @@ where
         addr: addr.into(),
         user: None,
     })
+}
+
+/// Fails unless the accepting end has accepted this end.
+fn check_verdict(verdict: &Verdict, cluster: u128, expected: u64) -> Result<(), HandshakeError> {
+    match verdict.code {
+        VerdictCode::Welcome => Ok(()),
+        VerdictCode::OtherCluster => Err(HandshakeError::OtherCluster { theirs: verdict.cluster, ours: cluster }),
+        VerdictCode::NotTheNode => Err(HandshakeError::NotTheNode { expected, found: verdict.node }),
+        VerdictCode::Busy => Err(HandshakeError::Busy),
+    }
 }
 
 /// Runs the handshake as the accepting end. The caller sets a time limit. If the dialing end is at fault, it receives a

@@ -144,7 +144,7 @@ impl Node {
 
     /// Returns the check of users' credentials against what this node has applied.
     pub fn users(&self) -> Users {
-        Users::of_node(&self.gateway, self.runtime.clone())
+        Users::new(users::OfNode(Arc::downgrade(&self.gateway), self.runtime.clone()))
     }
 
     /// Returns the state of the node and its cluster, as the node sees it.

@@ -105,7 +105,8 @@ impl ClientConfig {
         if self.login.is_some() { Role::User } else { needed }
     }
 
-    /// Returns what the client proves itself by, and `env` with the network of the client, if the rest of the configuration is valid. Blocks.
+    /// Returns what the client proves itself by, and `env` with the network of the client, if the rest of the
+    /// configuration is valid. Blocks.
     pub(crate) fn resolve(&self, env: &Env) -> Result<(Secret, Env), ConfigError> {
         if self.addrs.is_empty() {
             return Err(ConfigError::Missing("addrs"));
@@ -232,7 +233,7 @@ impl Client {
 
     /// Returns the check of users' credentials, for doors that this program opens. The client must be an administrator.
     pub fn users(&self) -> Users {
-        Users::of_cluster(self.admin.clone())
+        Users::new(self.admin.clone())
     }
 
     /// Returns the state of the cluster, as seen by the node that answers.

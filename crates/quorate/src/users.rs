@@ -1,7 +1,7 @@
 //! Users: who may use a cluster, and what each of them may do.
 //!
-//! Every node keeps all users. [`Node::users`](crate::Node::users) and [`Client::users`](crate::Client::users) return the
-//! check of credentials, which doors call for each request. [`Admin`](crate::Admin) changes the users.
+//! Every node keeps all users. [`Node::users`](crate::Node::users) and [`Client::users`](crate::Client::users) return
+//! the check of credentials, which doors call for each request. [`Admin`](crate::Admin) changes the users.
 //!
 //! # Invariants
 //!
@@ -11,16 +11,13 @@
 //! - A password is checked on another thread, few at a time. A failed login makes the next ones wait.
 
 use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use quorate_apply::Users as Present;
 use quorate_model::User;
 pub use quorate_model::{TokenHash, TokenId, UserRole};
-
-use crate::admin::Admin;
-use crate::node::Gateway;
-use crate::runtime::Runtime;
 
 mod check;
 mod failures;
@@ -193,22 +190,21 @@ impl Denied {
 /// The check of credentials, by a [`Node`](crate::Node) of this process or by a remote cluster. Cheap to clone; it does
 /// not keep a node alive.
 #[derive(Clone)]
-pub struct Users(Asked);
+pub struct Users(Arc<dyn Check>);
 
 /// Who is asked for users.
-#[derive(Clone)]
-enum Asked {
-    Node(Weak<Gateway>, Runtime),
-    Cluster(Admin),
+pub(crate) trait Check: Send + Sync {
+    /// Returns who shows these credentials, or nothing, from this address.
+    fn check<'a>(
+        &'a self,
+        credentials: Option<&'a Credentials>,
+        from: &'a str,
+    ) -> BoxFuture<'a, Result<Identity, Denied>>;
 }
 
 impl Users {
-    pub(crate) fn of_node(gateway: &Arc<Gateway>, runtime: Runtime) -> Self {
-        Self(Asked::Node(Arc::downgrade(gateway), runtime))
-    }
-
-    pub(crate) fn of_cluster(admin: Admin) -> Self {
-        Self(Asked::Cluster(admin))
+    pub(crate) fn new(asked: impl Check + 'static) -> Self {
+        Self(Arc::new(asked))
     }
 
     /// Returns who shows these credentials, or nothing, from this address (`host:port`). While the cluster has no
@@ -219,14 +215,7 @@ impl Users {
     ///
     /// Returns the reason for which nobody is let in with these credentials, or not now.
     pub async fn check(&self, credentials: Option<&Credentials>, from: &str) -> Result<Identity, Denied> {
-        match &self.0 {
-            Asked::Node(gateway, runtime) => {
-                let gateway = gateway.upgrade().ok_or(Denied::Closed)?;
-                let checked = runtime.run(async { gateway.let_in(credentials, from).await });
-                checked.await.unwrap_or(Err(Denied::Closed))
-            }
-            Asked::Cluster(admin) => admin.check_login(credentials, from).await,
-        }
+        self.0.check(credentials, from).await
     }
 }
 

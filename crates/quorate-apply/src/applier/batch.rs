@@ -282,8 +282,8 @@ impl<M: Machine> Applier<M> {
         Ok(())
     }
 
-    /// Writes the sessions, the users and the applied row at the end of a batch. If more entries follow, they are written
-    /// again.
+    /// Writes the sessions, the users and the applied row at the end of a batch. If more entries follow, they are
+    /// written again.
     pub(super) fn end_batch(&mut self) -> Result<(), StoreFault> {
         self.staged.row.outcome_hash = self.staged.hash.value();
         if !Mutant::SessionsOutsideTransaction.is_on() {

@@ -66,7 +66,8 @@ proptest! {
             }
             prop_assert_eq!(&users.iter().map(|user| User::clone(user)).collect::<Vec<_>>(), &list);
             // Each token leads to its owner as the owner is now, and no other token leads anywhere.
-            let owners = users.iter().flat_map(|user| user.tokens.iter().map(|token| (token.hash.id(), Arc::clone(user))));
+            let owners =
+                users.iter().flat_map(|user| user.tokens.iter().map(move |token| (token.hash.id(), Arc::clone(user))));
             prop_assert_eq!(&owners.collect::<BTreeMap<_, _>>(), &users.tokens);
         }
     }

@@ -6,7 +6,8 @@
 //!
 //! Invariants:
 //! - At most [`STREAMS_MAX`] streams wait.
-//! - A baton is used once, and can't be guessed. Only the user who has opened the stream can use it, with the same role.
+//! - A baton is used once, and can't be guessed. Only the user who has opened the stream can use it, with the same
+//!   role.
 //! - A stream that waits for too long is dropped, which rolls back its transaction.
 
 use std::collections::{BTreeSet, HashMap};

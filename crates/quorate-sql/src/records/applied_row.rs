@@ -19,7 +19,8 @@ use crate::classify;
 /// there is a table of users.
 ///
 /// A row says level 4 as long as these columns hold their defaults, and level 5 until there may be users. An older
-/// program can then use the database, so a cluster can be upgraded node by node, and back, until the format level rises.
+/// program can then use the database, so a cluster can be upgraded node by node, and back, until the format level
+/// rises.
 pub const STORE_LEVEL: u32 = 6;
 
 /// The level of the layout since which the row has a format level and a due time.

@@ -5,6 +5,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use quorate_env::{Cause, Instant};
 use quorate_model::{ControlCommand, Failure, FailureKind, TokenId, UserCommand, UserRole, Verifier};
 
@@ -12,7 +14,7 @@ use super::{Admin, AdminError, Failed, pause_before, unreadable};
 use crate::error::Error;
 use crate::protocol::users::{Checked, Shown, UserList};
 use crate::protocol::{self, method};
-use crate::users::{Credentials, Denied, Identity, NewToken, PasswordError, UserInfo, hash_password};
+use crate::users::{Check, Credentials, Denied, Identity, NewToken, PasswordError, UserInfo, hash_password};
 
 /// How long a change waits for the format level that has users to be raised, which follows the founding of a cluster or
 /// the upgrade of its last node within about a second.
@@ -62,24 +64,6 @@ impl Admin {
             }
         })
         .await
-    }
-
-    /// Asks a node who shows these credentials at an address.
-    pub(crate) async fn check_login(&self, shown: Option<&Credentials>, from: &str) -> Result<Identity, Denied> {
-        let body = protocol::encode(&Shown::new(shown, from));
-        let checked = self.run(async |deadline| {
-            loop {
-                match self.call(method::CHECK_LOGIN, body.clone(), deadline).await {
-                    Ok(reply) => return protocol::decode::<Checked>(reply).map_err(unreadable),
-                    Err(Failed::Finally(error)) => return Err(error),
-                    Err(Failed::NotDone(why) | Failed::InDoubt(why)) if !pause_before(deadline).await => {
-                        return Err(AdminError::Unavailable(why));
-                    }
-                    Err(_) => {}
-                }
-            }
-        });
-        checked.await.map_err(|_| Denied::Closed)?.result()
     }
 
     /// Adds a user, and returns the token if one was drawn. The first user must be an administrator; with it, the doors
@@ -173,6 +157,32 @@ impl Admin {
                 return Err(not_changed(error));
             }
         }
+    }
+}
+
+impl Check for Admin {
+    fn check<'a>(
+        &'a self,
+        credentials: Option<&'a Credentials>,
+        from: &'a str,
+    ) -> BoxFuture<'a, Result<Identity, Denied>> {
+        let body = protocol::encode(&Shown::new(credentials, from));
+        async move {
+            let checked = self.run(async |deadline| {
+                loop {
+                    match self.call(method::CHECK_LOGIN, body.clone(), deadline).await {
+                        Ok(reply) => return protocol::decode::<Checked>(reply).map_err(unreadable),
+                        Err(Failed::Finally(error)) => return Err(error),
+                        Err(Failed::NotDone(why) | Failed::InDoubt(why)) if !pause_before(deadline).await => {
+                            return Err(AdminError::Unavailable(why));
+                        }
+                        Err(_) => {}
+                    }
+                }
+            });
+            checked.await.map_err(|_| Denied::Closed)?.result()
+        }
+        .boxed()
     }
 }
 

@@ -143,9 +143,9 @@ fn secret() -> [Key<Config>; 3] {
 fn admin_token() -> Key<Config> {
     Key::new(
         "admin_token_hash",
-        "The SHA-256, in hexadecimal, of a token for the user 'admin', whom the cluster gets while it has no users; the \
-         same on all nodes. `quorate init` draws the token and shows it once. Without it, the doors are open until \
-         there is a user.",
+        "The SHA-256, in hexadecimal, of a token for the user 'admin', whom the cluster gets while it has no users; \
+         the same on all nodes. `quorate init` draws the token and shows it once. Without it, the doors are open \
+         until there is a user.",
         |config: &mut Config, given| {
             let text = given.text()?;
             let wrong = || Wrong::Invalid("is not the SHA-256 of a token: 64 hexadecimal digits".to_owned());

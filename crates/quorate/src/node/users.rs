@@ -5,6 +5,8 @@ use std::sync::Weak;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use quorate_env::{Instant, sleep};
 use quorate_model::{ControlCommand, Failure, Proposal, TokenHash, UserCommand, UserRole, codec};
 use quorate_wire::{CallFailure, FailureKind as CallFailureKind};
@@ -14,7 +16,8 @@ use crate::error::Error;
 use crate::level::Level;
 use crate::protocol;
 use crate::protocol::users::{Checked, Shown, UserList};
-use crate::users::{self, Credentials, Denied, FIRST_ADMIN, Identity, UserInfo, check_verifier};
+use crate::runtime::Runtime;
+use crate::users::{self, Check, Credentials, Denied, FIRST_ADMIN, Identity, UserInfo, check_verifier};
 
 /// How long a node tries to learn what the leader has committed.
 const REACH_MAX: Duration = Duration::from_secs(5);
@@ -40,6 +43,25 @@ impl Gateway {
     /// Returns the same identity as it is now.
     pub(crate) fn renew(&self, identity: &Identity) -> Result<Identity, Denied> {
         users::renewed(&self.store.users(), identity).ok_or(Denied::Wrong)
+    }
+}
+
+/// The users of a node of this process, which it does not keep alive.
+pub(super) struct OfNode(pub(super) Weak<Gateway>, pub(super) Runtime);
+
+impl Check for OfNode {
+    fn check<'a>(
+        &'a self,
+        credentials: Option<&'a Credentials>,
+        from: &'a str,
+    ) -> BoxFuture<'a, Result<Identity, Denied>> {
+        async move {
+            let Self(gateway, runtime) = self;
+            let gateway = gateway.upgrade().ok_or(Denied::Closed)?;
+            let checked = runtime.run(async { gateway.let_in(credentials, from).await });
+            checked.await.unwrap_or(Err(Denied::Closed))
+        }
+        .boxed()
     }
 }
 
