@@ -59,7 +59,7 @@ mod tests {
 
     fn rows(values: Vec<Value>) -> Option<Outcome> {
         let result = StatementResult { rows: vec![values], ..StatementResult::default() };
-        Some(Ok(Reply { results: [SqlReply::Statement(result).into()].into() }))
+        Some(Ok(Reply::of([SqlReply::Statement(result).into()])))
     }
 
     #[test]
@@ -67,7 +67,7 @@ mod tests {
         let failure = Failure { sqlite_code: 2067, ..Failure::new(FailureKind::Constraint, "text") }.at(0);
         let results =
             vec![ControlReply::Done.into(), ControlReply::Session(SessionId(2)).into(), SqlReply::Done.into()];
-        let session = Some(Ok(Reply { results: results.into() }));
+        let session = Some(Ok(Reply::of(results)));
         let values = vec![Value::Null, Value::Integer(-1), Value::Real(0.5), "a".into(), vec![0_u8].into()];
         assert_eq!(of(&[None, Some(Err(failure)), session, rows(values)]), PINNED);
     }
@@ -90,11 +90,11 @@ mod tests {
         let columns = |names: &[&str]| {
             let columns = names.iter().map(|name| (*name).to_owned()).collect();
             let result = StatementResult { columns, ..StatementResult::default() };
-            Some(Ok(Reply { results: [SqlReply::Statement(result).into()].into() }))
+            Some(Ok(Reply::of([SqlReply::Statement(result).into()])))
         };
         assert_eq!(of(&[columns(&["a"])]), of(&[columns(&["bc"])]));
         assert_ne!(of(&[columns(&["a"])]), of(&[columns(&["a", "a"])]));
-        let result = |result: CommandResult| Some(Ok(Reply { results: [result].into() }));
+        let result = |result: CommandResult| Some(Ok(Reply::of([result])));
         assert_ne!(of(&[result(ControlReply::Done.into())]), of(&[result(SqlReply::Done.into())]));
     }
 }

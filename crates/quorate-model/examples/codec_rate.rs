@@ -34,7 +34,7 @@ fn proposal(commands: i64) -> Proposal {
 fn outcome(results: i64) -> Outcome {
     let result = |number| StatementResult { changes: 1, last_insert_rowid: number, ..StatementResult::default() };
     let results = (0..results).map(|number| SqlReply::Statement(result(100_000 + number)).into());
-    Ok(Reply { results: results.collect() })
+    Ok(Reply::of(results.collect::<quorate_model::Results>()))
 }
 
 /// The outcome of a statement that returns rows.
@@ -42,7 +42,7 @@ fn returned(rows: i64) -> Outcome {
     let row = |number| vec![Value::Integer(number), format!("name of {number}").into(), Value::Real(0.5)];
     let columns = ["a", "b", "c"].map(str::to_owned).into();
     let result = StatementResult { columns, rows: (0..rows).map(row).collect(), ..StatementResult::default() };
-    Ok(Reply { results: [SqlReply::Statement(result).into()].into() })
+    Ok(Reply::of([SqlReply::Statement(result).into()]))
 }
 
 fn measure<T>(what: &str, rounds: usize, mut run: impl FnMut() -> T) {

@@ -46,11 +46,16 @@ pub enum FailureKind {
     UserUnknown = 18,
     /// The change would leave no administrator who can log in.
     NoAdmin = 19,
+    /// The key of the request was used for another request.
+    KeyReused = 20,
+    /// So many keys of requests are remembered that there is no room for another; some are forgotten with time, so the
+    /// same request may succeed later.
+    KeysFull = 21,
 }
 
 impl FailureKind {
     /// All kinds.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 21] = [
         Self::Sql,
         Self::Constraint,
         Self::Refused,
@@ -70,6 +75,8 @@ impl FailureKind {
         Self::UserExists,
         Self::UserUnknown,
         Self::NoAdmin,
+        Self::KeyReused,
+        Self::KeysFull,
     ];
 
     /// Returns the number that stands for the kind in logs and hashes.
@@ -99,6 +106,8 @@ impl FailureKind {
             Self::UserExists => "user_exists",
             Self::UserUnknown => "user_unknown",
             Self::NoAdmin => "no_admin",
+            Self::KeyReused => "key_reused",
+            Self::KeysFull => "keys_full",
         }
     }
 

@@ -29,6 +29,7 @@ mod outcome;
 mod param;
 mod position;
 mod proposal;
+mod request;
 mod sql;
 mod state_machine;
 mod topic;
@@ -47,6 +48,7 @@ pub use outcome::{Outcome, Reply};
 pub use param::{Column, Param, Returned, Step};
 pub use position::{Epoch, GroupId, LogId, NodeId, Position, STAMP_AHEAD_MAX, Stamp, StoreIdentity};
 pub use proposal::{ALONE, DryRunRecord, Mode, Proposal, ReadCheck};
+pub use request::{REQUEST_KEYS_LEVEL, RequestKey};
 pub use sql::{Row, SqlCommand, SqlReply, Statement, StatementResult};
 pub use state_machine::{
     Applied, ImageSink, ImageSource, OnApplied, REJECTIONS_MAX, RunningStatement, StateMachine, StoreFault, WholeImage,

@@ -66,6 +66,23 @@ pub const SESSION_WINDOW: u64 = 4_096;
 /// The most bytes of an outcome that a session keeps whole; of a larger one it records only that it was applied.
 pub const KEPT_OUTCOME_BYTES_MAX: usize = 64 << 10;
 
+/// The most bytes of the key of a request.
+pub const REQUEST_KEY_BYTES_MAX: usize = 256;
+
+/// The most keys of requests that are remembered at a time.
+pub const REQUEST_KEYS_MAX: u64 = 1 << 22;
+
+/// The most bytes that the remembered keys of requests may take together, with their outcomes: each counts its key, the
+/// canonical bytes of its outcome, and [`REQUEST_BYTES`].
+pub const REQUEST_KEYS_BYTES_MAX: u64 = 512 << 20;
+
+/// The bytes that each remembered key of a request counts besides itself and its outcome.
+pub const REQUEST_BYTES: u64 = 64;
+
+/// The most canonical bytes of the outcome of a request with a key. A request with a larger one fails, because the
+/// outcome could not be remembered.
+pub const REQUEST_OUTCOME_BYTES_MAX: usize = 64 << 10;
+
 /// The most users of a cluster.
 pub const USERS_MAX: usize = 1_000;
 
@@ -84,8 +101,8 @@ pub const BASE_LEVEL: u32 = 1;
 /// The format level of this version: it understands all levels up to this one. A cluster uses a level from the entry on
 /// that raises it, once all members understand it ([`ControlCommand::Raise`](crate::ControlCommand::Raise)).
 ///
-/// Since level 2 there are ticks, and the store for tests; since level 3 there are users. A build with the feature
-/// `lower-level` is one level behind, to test clusters of mixed versions.
+/// Since level 2 there are ticks, and the store for tests; since level 3 there are users and keys of requests. A build
+/// with the feature `lower-level` is one level behind, to test clusters of mixed versions.
 pub const FORMAT_LEVEL: u32 = if cfg!(feature = "lower-level") { 2 } else { 3 };
 
 /// The advice for a value that is too large.

@@ -11,4 +11,14 @@ pub type Outcome = Result<Reply, Failure>;
 pub struct Reply {
     /// One for each command.
     pub results: Results,
+    /// For a proposal with a key: the index of the entry that had the effect. It is an earlier entry than the one that
+    /// is answered if the request was sent again.
+    pub first: Option<u64>,
+}
+
+impl Reply {
+    /// The reply of an entry whose commands had these results.
+    pub fn of(results: impl Into<Results>) -> Self {
+        Self { results: results.into(), first: None }
+    }
 }

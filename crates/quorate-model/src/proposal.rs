@@ -1,7 +1,7 @@
 //! Proposals: the requests of clients to change the state.
 
 use crate::limits::{BASE_LEVEL, BUDGET_DEFAULT, BUDGET_MAX, COMMANDS_MAX, READ_CHECKS_MAX, limit};
-use crate::{Command, Failure, FailureKind, Origin, Read, Stamp};
+use crate::{Command, Failure, FailureKind, Origin, REQUEST_KEYS_LEVEL, Read, RequestKey, Stamp};
 
 /// The advice for a transaction that is too large.
 const SPLIT: &str = "split it, or run one statement for many rows of parameters";
@@ -65,6 +65,9 @@ pub struct Proposal {
     /// Present if the commands ran before. If another entry was applied in between, the proposal fails with
     /// [`FailureKind::Aborted`].
     pub dry_run: Option<DryRunRecord>,
+    /// The key by which a request is recognised that is sent again without a session, or in another one. Only for
+    /// commands of stores, without read checks and dry run.
+    pub key: Option<RequestKey>,
 }
 
 impl Proposal {
@@ -79,12 +82,25 @@ impl Proposal {
             commands,
             read_checks: Vec::new(),
             dry_run: None,
+            key: None,
         }
+    }
+
+    /// Returns the same proposal with a key, which raises its level.
+    #[must_use]
+    pub fn with_key(self, key: RequestKey) -> Self {
+        Self { level: self.level.max(REQUEST_KEYS_LEVEL), key: Some(key), ..self }
+    }
+
+    /// Returns the format level that the parts of the proposal need.
+    fn level_needed(&self) -> u32 {
+        let of_key = self.key.as_ref().map_or(BASE_LEVEL, |_| REQUEST_KEYS_LEVEL);
+        self.commands.iter().map(Command::level).fold(of_key, u32::max)
     }
 
     /// Checks every limit of [`limits`](crate::limits) except the encoded size, which encoding checks.
     pub fn check_limits(&self) -> Result<(), Failure> {
-        let needed = self.commands.iter().map(Command::level).fold(BASE_LEVEL, u32::max);
+        let needed = self.level_needed();
         if self.level != needed {
             let text = format!("the proposal names format level {}, and its commands need {needed}", self.level);
             return Err(Failure::new(FailureKind::Refused, text));
@@ -103,6 +119,7 @@ impl Proposal {
         }
         self.read_checks.iter().try_for_each(|check| check.read.check_limits())?;
         self.check_dry_run()?;
+        self.check_key()?;
         for (number, command) in self.commands.iter().enumerate() {
             command.check_limits(number).map_err(|failure| failure.at(number))?;
         }
@@ -119,6 +136,17 @@ impl Proposal {
             return Ok(());
         }
         let text = "a dry-run proposal is atomic and may hold only statements, one stamp each, and no read checks";
+        Err(Failure::new(FailureKind::Refused, text))
+    }
+
+    fn check_key(&self) -> Result<(), Failure> {
+        let is_store = |command: &Command| !matches!(command, Command::Control(_));
+        let is_sound = self.read_checks.is_empty() && self.dry_run.is_none() && self.commands.iter().all(is_store);
+        if self.key.is_none() || is_sound {
+            return Ok(());
+        }
+        let text = "a request with a key may hold only statements, not the reads or the writes of a transaction that \
+                    ran before";
         Err(Failure::new(FailureKind::Refused, text))
     }
 }
@@ -164,5 +192,13 @@ mod tests {
             proposal.dry_run = dry_run;
         };
         assert_eq!(failure_of(statement(Vec::new(), &[]), pipeline), dry);
+        let keyed = |proposal: &mut Proposal| {
+            let key = RequestKey::new("a", [0; RequestKey::HASH_BYTES]);
+            *proposal = std::mem::replace(proposal, Proposal::new(None, Vec::new())).with_key(key.unwrap());
+        };
+        let alone = "a request with a key may hold only statements, not the reads or the writes of a transaction that \
+                     ran before";
+        assert_eq!(failure_of(vec![crate::ControlCommand::OpenSession.into()], keyed), alone);
+        assert_eq!(failure_of(statement(Vec::new(), &[]), keyed), "nothing");
     }
 }

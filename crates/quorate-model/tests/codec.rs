@@ -21,6 +21,8 @@ use quorate_model::{
     ReadCheck, Reply, RowPacker, SessionId, SqlCommand, SqlReply, Stamp, Statement, StatementResult, Step, Value,
 };
 
+#[path = "codec/request.rs"]
+mod request;
 #[path = "codec/users.rs"]
 mod users;
 
@@ -127,14 +129,13 @@ fn any_proposal() -> impl Strategy<Value = Proposal> {
         floor,
     }));
     let mode = prop_oneof![Just(Mode::Atomic), Just(Mode::Pipeline)];
-    let dry_run = proptest::option::of(any_dry_run());
-    (origin, any::<u64>(), mode, vec(any_command(), 0..5), vec(any_read_check(), 0..3), dry_run).prop_map(
-        |(origin, budget, mode, commands, read_checks, dry_run)| Proposal {
-            budget,
-            mode,
-            read_checks,
-            dry_run,
-            ..Proposal::new(origin, commands)
+    let ran_before = (vec(any_read_check(), 0..3), proptest::option::of(any_dry_run()));
+    let key = proptest::option::of(request::any_key());
+    (origin, any::<u64>(), mode, vec(any_command(), 0..5), ran_before, key).prop_map(
+        |(origin, budget, mode, commands, (read_checks, dry_run), key)| {
+            let proposal = Proposal::new(origin, commands);
+            let proposal = Proposal { budget, mode, read_checks, dry_run, ..proposal };
+            key.into_iter().fold(proposal, Proposal::with_key)
         },
     )
 }
@@ -163,7 +164,8 @@ fn any_outcome() -> impl Strategy<Value = Outcome> {
         any_failure().prop_map(CommandResult::Failed),
     ];
     prop_oneof![
-        vec(result, 0..4).prop_map(|results| Ok(Reply { results: results.into() })),
+        (vec(result, 0..4), proptest::option::of(any::<u64>()))
+            .prop_map(|(results, first)| Ok(Reply { first, ..Reply::of(results) })),
         any_failure().prop_map(Err)
     ]
 }
@@ -415,7 +417,7 @@ fn golden_outcomes() -> [Outcome; 2] {
         SqlReply::Done.into(),
         CommandResult::Failed(failure.clone()),
     ];
-    [Ok(Reply { results: results.into() }), Err(failure)]
+    [Ok(Reply::of(results)), Err(failure)]
 }
 
 /// Compares with the golden file, which only a human removes; if there is no file, it is written.
@@ -435,7 +437,7 @@ fn the_bytes_of_level_2_never_change() {
     let replies =
         [ItemsReply::Done, ItemsReply::Exists, ItemsReply::Missing, ItemsReply::Taken(Bytes::from_static(b"v"))];
     let results: Vec<CommandResult> = replies.map(CommandResult::Items).into();
-    golden("reply-items-2.hex", &codec::encode_outcome(&Ok(Reply { results: results.into() })));
+    golden("reply-items-2.hex", &codec::encode_outcome(&Ok(Reply::of(results))));
 }
 
 #[test]

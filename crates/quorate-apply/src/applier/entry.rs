@@ -164,7 +164,7 @@ impl<M: Machine> Applier<M> {
                 let applied = &mut self.staged.row.applied;
                 applied.level = applied.level.max(changes.level);
                 changes.users.into_iter().for_each(|users| self.staged.users.set(users));
-                Ok(Attempt::Done(Ok(Reply { results })))
+                Ok(Attempt::Done(Ok(Reply::of(results))))
             }
         }
     }

@@ -14,8 +14,8 @@ use super::{DecodeError, FAILED, PIPELINE, family};
 use crate::limits::{COMMANDS_MAX, EXTENSIONS_MAX, PARAMETERS_MAX, READ_CHECKS_MAX};
 use crate::{
     Bulk, Column, Command, CommandResult, ControlCommand, ControlReply, DryRunRecord, Failure, FailureKind,
-    ItemsCommand, ItemsReply, Mode, Origin, Outcome, PackedRows, Param, Proposal, Read, ReadCheck, Reply, Returned,
-    SessionId, SqlCommand, SqlReply, Stamp, Statement, StatementResult, Value,
+    ItemsCommand, ItemsReply, Mode, Origin, Outcome, PackedRows, Param, Proposal, Read, ReadCheck, Reply, RequestKey,
+    Returned, SessionId, SqlCommand, SqlReply, Stamp, Statement, StatementResult, Value,
 };
 
 /// The bits of a field's key that give the type of its content.
@@ -196,6 +196,7 @@ impl Decode for Proposal {
                 (5, Content(part)) => push(&mut proposal.read_checks, READ_CHECKS_MAX, ReadCheck::decode(part)?)?,
                 (6, Content(part)) => proposal.dry_run = Some(DryRunRecord::decode(part)?),
                 (7, Number(PIPELINE)) => proposal.mode = Mode::Pipeline,
+                (8, Content(part)) => proposal.key = Some(RequestKey::decode(part)?),
                 _ => return Err(Flaw::Unknown),
             }
         }
@@ -215,6 +216,21 @@ impl Decode for Origin {
             }
         }
         Ok(origin)
+    }
+}
+
+impl Decode for RequestKey {
+    fn decode(part: Part<'_>) -> Result<Self, Flaw> {
+        let (mut key, mut hash) = (None, None);
+        for field in Fields::of(part) {
+            match field? {
+                (1, Content(part)) => key = Some(part.slice()),
+                (2, Content(part)) => hash = part.bytes().try_into().ok(),
+                _ => return Err(Flaw::Unknown),
+            }
+        }
+        let (key, hash) = key.zip(hash).ok_or(Flaw::Unknown)?;
+        Self::new(key, hash).map_err(|_| Flaw::Malformed("a key of a request is empty or too long"))
     }
 }
 
@@ -417,6 +433,7 @@ impl Decode for Reply {
         for field in Fields::of(part) {
             match field? {
                 (1, Content(part)) => reply.results.push(CommandResult::decode(part)?),
+                (2, Number(index)) => reply.first = Some(index),
                 _ => return Err(Flaw::Unknown),
             }
         }

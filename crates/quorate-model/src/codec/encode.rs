@@ -8,7 +8,7 @@ use prost::encoding::{WireType, encode_varint, encoded_len_varint, key_len};
 use super::{FAILED, PIPELINE, family};
 use crate::{
     Bulk, Column, Command, CommandResult, DryRunRecord, Failure, Mode, Origin, Outcome, PackedRows, Param, Proposal,
-    Read, ReadCheck, Reply, Returned, SqlCommand, SqlReply, Stamp, Statement, StatementResult, Value,
+    Read, ReadCheck, Reply, RequestKey, Returned, SqlCommand, SqlReply, Stamp, Statement, StatementResult, Value,
 };
 
 /// A type that is encoded as tagged fields. Never reuse or renumber a tag: logs and sessions on disk contain them.
@@ -217,6 +217,7 @@ impl Message for Proposal {
         if self.mode == Mode::Pipeline {
             out.number(7, PIPELINE);
         }
+        out.messages(8, &self.key);
     }
 }
 
@@ -225,6 +226,13 @@ impl Message for Origin {
         out.number_unless_0(1, self.session.0);
         out.number_unless_0(2, self.sequence);
         out.number_unless_0(3, self.floor);
+    }
+}
+
+impl Message for RequestKey {
+    fn put(&self, out: &mut impl Out) {
+        out.bytes(1, self.key());
+        out.bytes(2, self.hash());
     }
 }
 
@@ -360,6 +368,7 @@ impl Message for Outcome {
 impl Message for Reply {
     fn put(&self, out: &mut impl Out) {
         out.messages(1, &self.results);
+        self.first.iter().for_each(|index| out.number(2, *index));
     }
 }
 

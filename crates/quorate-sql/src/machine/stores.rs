@@ -172,7 +172,7 @@ impl SqlMachine {
         self.undone_effects.add(Effects { schema: true, ..Effects::default() });
         self.begin()?;
         match done {
-            Ok(()) => Ok(Ok(Reply { results: [SqlReply::Done.into()].into() })),
+            Ok(()) => Ok(Ok(Reply::of([SqlReply::Done.into()]))),
             Err(error) => {
                 if let Some(fault) = usage::fault(&error) {
                     return Err(fault);

@@ -312,7 +312,7 @@ fn vacuum_runs_alone_and_counts_as_an_entry() {
     let entries: Vec<_> =
         (4..).zip([&insert, &vacuum, &insert]).map(|(index, proposal)| entry(index, proposal)).collect();
     let outcomes = node.apply(&entries);
-    assert_eq!(outcomes[1], Ok(Reply { results: [SqlReply::Done.into()].into() }));
+    assert_eq!(outcomes[1], Ok(Reply::of([SqlReply::Done.into()])));
     assert!(pages(&node) < before && node.applier().applied().index() == 6);
     assert_eq!(node.value("SELECT count(*) FROM t"), Value::Integer(2));
     let combined = Proposal::new(None, vec![Command::Sql(SqlCommand::Vacuum), Command::Sql(SqlCommand::Vacuum)]);

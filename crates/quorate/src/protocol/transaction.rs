@@ -151,7 +151,7 @@ impl From<Result<DryRunResult, Error>> for Told {
 
 impl From<DryRunResult> for Ran {
     fn from(DryRunResult { result, recorded }: DryRunResult) -> Self {
-        let outcome = Ok(Reply { results: [result].into() });
+        let outcome = Ok(Reply::of([result]));
         let recorded = recorded.map(|Stamp { now, seed }| WireStamp { now, seed });
         Self { result: codec::encode_outcome(&outcome), recorded }
     }

@@ -57,9 +57,7 @@ impl State {
     fn outcome(&mut self, proposal: &Proposal) -> Outcome {
         let Some(origin) = proposal.origin else {
             self.sessions.insert(self.index, BTreeMap::new());
-            return Ok(Reply {
-                results: [CommandResult::Control(ControlReply::Session(SessionId(self.index)))].into(),
-            });
+            return Ok(Reply::of([CommandResult::Control(ControlReply::Session(SessionId(self.index)))]));
         };
         let expired = || Failure::new(FailureKind::SessionExpired, "no such session");
         let kept = self.sessions.get_mut(&origin.session.0).ok_or_else(expired)?;
@@ -75,7 +73,7 @@ impl State {
             Err(Failure::new(FailureKind::Constraint, "not this one"))
         } else {
             self.applied.push(write);
-            Ok(Reply { results: [CommandResult::Control(ControlReply::Done)].into() })
+            Ok(Reply::of([CommandResult::Control(ControlReply::Done)]))
         };
         kept.insert(origin.sequence, outcome.clone());
         outcome
@@ -276,8 +274,7 @@ impl Scripted {
         if codec::decode_proposal(bytes).unwrap().origin.is_some() {
             return self.answers.lock().unwrap().next();
         }
-        self.opens
-            .then(|| Ok(Ok(Reply { results: [CommandResult::Control(ControlReply::Session(SessionId(1)))].into() })))
+        self.opens.then(|| Ok(Ok(Reply::of([CommandResult::Control(ControlReply::Session(SessionId(1)))]))))
     }
 }
 
