@@ -17,6 +17,7 @@ use self::dry_run::OpenDryRun;
 pub use self::dry_run::{DryRunError, DryRunResult};
 use crate::outcome_hash::OutcomeHash;
 use crate::rejected::Rejected;
+use crate::requests::Requests;
 use crate::row::AppliedRow;
 use crate::session::Sessions;
 use crate::users::{StagedUsers, Users};
@@ -45,6 +46,8 @@ pub struct Applier<M> {
     sessions: Sessions,
     /// The users as of the last COMMIT.
     users: Arc<Users>,
+    /// The requests with a key as of the last COMMIT.
+    requests: Requests,
     /// The applied row as of the last COMMIT.
     row: AppliedRow,
     staged: Staged,
@@ -73,6 +76,7 @@ struct Staged {
     hash: OutcomeHash,
     hashes: Vec<(u64, u64)>,
     users: StagedUsers,
+    requests: Requests,
     /// Rejected entries.
     rejected: Vec<u64>,
     /// The entry that asks for a verification, if this transaction applies that entry.
@@ -82,10 +86,10 @@ struct Staged {
 }
 
 impl Staged {
-    /// Nothing is changed since this row and these users were committed.
-    fn new(row: &AppliedRow, users: &Arc<Users>) -> Self {
+    /// Nothing is changed since this row, these users and these requests were committed.
+    fn new(row: &AppliedRow, users: &Arc<Users>, requests: Requests) -> Self {
         let (hash, users) = (OutcomeHash::new(row.outcome_hash), StagedUsers::new(users));
-        Self { hash, users, row: row.clone(), ..Self::default() }
+        Self { hash, users, requests, row: row.clone(), ..Self::default() }
     }
 }
 
@@ -102,12 +106,14 @@ impl<M: Machine> Applier<M> {
         let sessions = Sessions::load(&mut machine)?;
         let rejected = Rejected::load(&mut machine)?;
         let users = Arc::new(Users::load(&mut machine)?);
+        let requests = Requests::load(&mut machine)?;
         Ok(Self {
             machine,
             level,
             sessions,
-            staged: Staged::new(&row, &users),
+            staged: Staged::new(&row, &users, requests),
             users,
+            requests,
             row,
             ahead: Ahead::default(),
             dry_run: None,
@@ -180,6 +186,11 @@ impl<M: Machine> Applier<M> {
     /// The users as of the last entry.
     pub fn users(&self) -> &Arc<Users> {
         &self.users
+    }
+
+    /// The requests with a key as of the last entry.
+    pub fn requests(&self) -> Requests {
+        self.requests
     }
 
     /// Returns the index of the entry that asks for a verification of the present state, and forgets it.

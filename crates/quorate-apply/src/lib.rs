@@ -3,8 +3,9 @@
 //! An [`Applier`] applies many entries in one transaction of a [`Machine`], each with the result that it would have
 //! alone. A machine is an [`Engine`] that keeps the data, the [`Records`] that apply keeps beside them, and the
 //! [`Stores`] that run commands. This crate owns everything that does not depend on the engine: exactly-once sessions
-//! ([`session`]), the users ([`users`]), the clock of stamps, staging until COMMIT, entries one by one after a
-//! transaction was lost, the outcome hash ([`outcome_hash`]), work ahead, and dry runs ([`applier`]).
+//! ([`session`]) and keys of requests ([`requests`]), the users ([`users`]), the clock of stamps, staging until COMMIT,
+//! entries one by one after a transaction was lost, the outcome hash ([`outcome_hash`]), work ahead, and dry runs
+//! ([`applier`]).
 //!
 //! [`memory`] is an engine that keeps its data in memory, and [`items`] a small store on it, for tests;
 //! [`memory_store`] keeps both in a file, as the state machine of a group. `suite` has the tests that every machine
@@ -27,6 +28,7 @@ pub mod memory;
 pub mod memory_store;
 pub mod outcome_hash;
 mod rejected;
+pub mod requests;
 pub mod row;
 pub mod session;
 #[cfg(any(test, feature = "suite"))]
@@ -36,7 +38,10 @@ pub mod users;
 pub mod waits;
 
 pub use applier::{Applier, DryRunError, DryRunResult, HASHES_KEPT, SWEPT_PER_ENTRY, SWEPT_PER_TICK, check_level};
-pub use machine::{Allowance, CommandContext, Engine, Machine, Records, Scope, SessionRecord, Stores};
+pub use machine::{
+    Allowance, CommandContext, Engine, Machine, Records, RequestPlace, RequestRecord, Scope, SessionRecord, Stores,
+};
+pub use requests::Requests;
 pub use row::AppliedRow;
 pub use trouble::{Trouble, no_store};
 pub use users::Users;

@@ -9,7 +9,10 @@
 
 use std::time::Duration;
 
-use quorate_model::{Command, CommandResult, Failure, Outcome, Proposal, ReadCheck, Stamp, StoreFault, Topic, User};
+use bytes::Bytes;
+use quorate_model::{
+    Command, CommandResult, Failure, Outcome, Proposal, ReadCheck, RequestKey, Stamp, StoreFault, Topic, User,
+};
 
 use crate::{AppliedRow, Trouble};
 
@@ -103,6 +106,34 @@ pub struct SessionRecord {
     pub recent: Vec<u8>,
 }
 
+/// The place of a request in the order in which requests with a key were applied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestPlace {
+    /// Its number: one more than that of the request before it.
+    pub number: u64,
+    /// The bytes that it takes, as the limit counts them, are those from `low` to `high`. The next one begins there.
+    pub low: u64,
+    /// The end of its bytes.
+    pub high: u64,
+    /// The stamp of the entry that ran it.
+    pub used: u64,
+}
+
+/// A request with a key as the engine keeps it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestRecord {
+    /// Its place.
+    pub place: RequestPlace,
+    /// The index of the entry that ran it.
+    pub entry: u64,
+    /// Its key.
+    pub key: Bytes,
+    /// The hash of what the client asked for.
+    pub hash: [u8; RequestKey::HASH_BYTES],
+    /// Its outcome, encoded.
+    pub outcome: Bytes,
+}
+
 /// Where apply keeps its own records. They change in the transaction of the entries.
 pub trait Records {
     /// Returns the applied row, as committed.
@@ -143,6 +174,21 @@ pub trait Records {
 
     /// Removes a user.
     fn remove_user(&mut self, name: &str) -> Result<(), StoreFault>;
+
+    /// Returns the latest request with a key.
+    fn request(&mut self, key: &[u8]) -> Result<Option<RequestRecord>, StoreFault>;
+
+    /// Returns the place of the request with the lowest number.
+    fn oldest_request(&mut self) -> Result<Option<RequestPlace>, StoreFault>;
+
+    /// Returns the place of the request with the highest number.
+    fn latest_request(&mut self) -> Result<Option<RequestPlace>, StoreFault>;
+
+    /// Adds a request, whose number is new. There may be another one with the same key, whose time is over.
+    fn write_request(&mut self, request: &RequestRecord) -> Result<(), StoreFault>;
+
+    /// Removes the request with a number.
+    fn remove_request(&mut self, number: u64) -> Result<(), StoreFault>;
 }
 
 /// The context in which a command runs: the rest of its entry.

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use quorate_model::{Failure, REJECTIONS_MAX, StoreFault, StoreIdentity, Topic, User};
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::{Allowance, AppliedRow, Engine, Records, Scope, SessionRecord};
+use crate::{Allowance, AppliedRow, Engine, Records, RequestPlace, RequestRecord, Scope, SessionRecord};
 
 mod state;
 
@@ -35,6 +35,10 @@ enum Key {
     Row(u8, Bytes),
     /// The user's name.
     User(String),
+    /// The number of a request with a key.
+    Request(u64),
+    /// The key of a request, and its number.
+    RequestOf(Bytes, u64),
 }
 
 /// What is kept under a [`Key`].
@@ -46,6 +50,8 @@ enum Record {
     Rejection,
     Row(Bytes),
     User(User),
+    Request(RequestRecord),
+    RequestOf,
 }
 
 /// The engine. See the module's documentation.
@@ -172,9 +178,25 @@ impl Memory {
         }
     }
 
+    fn numbered(&self, number: u64) -> Option<&RequestRecord> {
+        match self.map.get(&Key::Request(number)) {
+            Some(Record::Request(request)) => Some(request),
+            _ => None,
+        }
+    }
+
     fn remove_all(&mut self, keys: RangeInclusive<Key>) -> Result<(), StoreFault> {
         let found: Vec<Key> = self.map.range(keys).map(|(key, _)| key.clone()).collect();
         found.into_iter().try_for_each(|key| self.change(key, None))
+    }
+}
+
+const ALL_REQUESTS: RangeInclusive<Key> = Key::Request(0)..=Key::Request(u64::MAX);
+
+fn place((_, record): (&Key, &Record)) -> Option<RequestPlace> {
+    match record {
+        Record::Request(request) => Some(request.place),
+        _ => None,
     }
 }
 
@@ -304,5 +326,34 @@ impl Records for Memory {
 
     fn remove_user(&mut self, name: &str) -> Result<(), StoreFault> {
         self.change(Key::User(name.to_owned()), None)
+    }
+
+    fn request(&mut self, key: &[u8]) -> Result<Option<RequestRecord>, StoreFault> {
+        let key = Bytes::copy_from_slice(key);
+        let numbers = Key::RequestOf(key.clone(), 0)..=Key::RequestOf(key, u64::MAX);
+        Ok(match self.map.range(numbers).next_back() {
+            Some((Key::RequestOf(_, number), _)) => self.numbered(*number).cloned(),
+            _ => None,
+        })
+    }
+
+    fn oldest_request(&mut self) -> Result<Option<RequestPlace>, StoreFault> {
+        Ok(self.map.range(ALL_REQUESTS).next().and_then(place))
+    }
+
+    fn latest_request(&mut self) -> Result<Option<RequestPlace>, StoreFault> {
+        Ok(self.map.range(ALL_REQUESTS).next_back().and_then(place))
+    }
+
+    fn write_request(&mut self, request: &RequestRecord) -> Result<(), StoreFault> {
+        let number = request.place.number;
+        self.change(Key::RequestOf(request.key.clone(), number), Some(Record::RequestOf))?;
+        self.change(Key::Request(number), Some(Record::Request(request.clone())))
+    }
+
+    fn remove_request(&mut self, number: u64) -> Result<(), StoreFault> {
+        let Some(key) = self.numbered(number).map(|request| request.key.clone()) else { return Ok(()) };
+        self.change(Key::RequestOf(key, number), None)?;
+        self.change(Key::Request(number), None)
     }
 }

@@ -325,7 +325,8 @@ fn expired(used: u64, now: u64) -> bool {
     now.saturating_sub(used) > SESSION_IDLE_NANOS
 }
 
-fn answered(kind: FailureKind, text: impl Into<String>) -> Admission {
+/// The answer to a request that does not run: a failure.
+pub(crate) fn answered(kind: FailureKind, text: impl Into<String>) -> Admission {
     Admission::Answered(Err(Failure::new(kind, text)))
 }
 

@@ -10,10 +10,11 @@ use proptest::test_runner::{Config, TestRunner};
 use quorate_model::codec::encode_proposal;
 use quorate_model::limits::FORMAT_LEVEL;
 use quorate_model::{
-    Command, ControlCommand, Entry, LogId, Mode, NodeId, Origin, Outcome, Payload, Proposal, SessionId, Stamp,
-    StoreFault, TokenHash, UserCommand, UserRole, Verifier,
+    Command, ControlCommand, Entry, LogId, Mode, NodeId, Origin, Outcome, Payload, Proposal, RequestKey, SessionId,
+    Stamp, StoreFault, TokenHash, UserCommand, UserRole, Verifier,
 };
 
+use crate::requests::KEY_TIME;
 use crate::{AppliedRow, Applier, Machine};
 
 const SECOND: u64 = 1_000_000_000;
@@ -73,6 +74,8 @@ struct Step {
     /// The session, the sequence and the floor.
     origin: (u64, u64, u64),
     kind: Kind,
+    /// The key of a request, and the hash of what it asks for.
+    key: Option<(u8, u8)>,
     /// The changes of users: before the acts, and after them.
     users: (UserCommand, UserCommand),
     /// How many seconds after the entry before it.
@@ -142,8 +145,11 @@ fn a_step() -> impl Strategy<Value = Step> {
     ];
     let acts = proptest::collection::vec(an_act(), 1..4);
     let users = (a_user_command(), a_user_command());
-    (acts, mode, (0..=SESSIONS + 1, 1..20_u64, 0..8_u64), kind, users, 0..3_u64)
-        .prop_map(|(acts, mode, origin, kind, users, pause)| Step { acts, mode, origin, kind, users, pause })
+    let key = proptest::option::weighted(0.4, (0..4_u8, prop_oneof![4 => Just(0_u8), 1 => Just(1_u8)]));
+    // Sometimes so long that keys are forgotten.
+    let pause = prop_oneof![40 => 0..3_u64, 1 => Just(KEY_TIME / SECOND / 2)];
+    (acts, mode, (0..=SESSIONS + 1, 1..20_u64, 0..8_u64), kind, key, users, pause)
+        .prop_map(|(acts, mode, origin, kind, key, users, pause)| Step { acts, mode, origin, kind, key, users, pause })
 }
 
 fn a_program() -> impl Strategy<Value = Vec<Step>> {
@@ -240,7 +246,10 @@ impl<F: Fixture> Node<F> {
                     before.chain(acts).chain(user(&step.users.1)).collect()
                 }
             };
-            (step.kind, step.pause, Proposal { mode: step.mode, ..Proposal::new(origin, commands) })
+            let proposal = Proposal { mode: step.mode, ..Proposal::new(origin, commands) };
+            let is_plain = matches!(step.kind, Kind::Proposal | Kind::Rejected);
+            let key = step.key.filter(|_| is_plain).map(|(key, hash)| RequestKey::new(vec![key], [hash; 32]).unwrap());
+            (step.kind, step.pause, key.into_iter().fold(proposal, Proposal::with_key))
         });
         let mut now = START;
         let entry = |(index, (kind, pause, proposal)): (u64, (Kind, u64, Proposal))| {

@@ -48,6 +48,8 @@ pub enum Mutant {
     SessionsForgotten,
     /// Outcomes are not kept for retries.
     OutcomeNotKept,
+    /// The keys of requests are not remembered.
+    KeyForgotten,
     /// The reads of a transaction are not checked again before its writes are applied.
     ReadChecksIgnored,
     /// A transaction that was run before it was proposed takes effect even if another entry was applied in between.
@@ -122,18 +124,18 @@ use Mutant::{
     AbsentVoterIgnored, AcknowledgedBeforeSync, AgeNotChecked, AheadByIndex, AppendNotAwaited, AppliedBeforeLogged,
     AppliedIsRejected, CheckpointDuringHold, CheckpointWithoutSync, DeferredKeysAtBatch, DryRunNotChecked,
     ExpiredIsFresh, ExpiredIsNotDone, ExtensionsOfProcess, FamilyNotHashed, ForwardedIsNotDone, FoundedFromDamaged,
-    HaltForgotten, ImageNotReadAgain, ImageOfPartialCheckpoint, ImagePositionOff, LeaderRestored, LearnerServes,
-    LevelNotChecked, LostIdentityReused, MigrationNotReadAgain, MoveNotAnnounced, OneIsBelieved, OutcomeNotKept,
-    OutcomesNotCompared, PipelineIsAtomic, PositionOfMain, PurgedBeforeDurable, ReadChecksIgnored, ReadDamageIgnored,
-    ReadWithoutQuorum, ReadersNotCounted, RejectedByMinority, RetryIsNew, SeedCarriedOver, SegmentReusedEarly,
-    SessionsForgotten, SessionsOutsideTransaction, SnapshotNotKept, StaleFrameAccepted, StuckNotNoted,
-    SyncBelievedAgain, SyncErrorIgnored, TickReadsClock, TornFrameAccepted, TurnLost, VoteNotAwaited,
+    HaltForgotten, ImageNotReadAgain, ImageOfPartialCheckpoint, ImagePositionOff, KeyForgotten, LeaderRestored,
+    LearnerServes, LevelNotChecked, LostIdentityReused, MigrationNotReadAgain, MoveNotAnnounced, OneIsBelieved,
+    OutcomeNotKept, OutcomesNotCompared, PipelineIsAtomic, PositionOfMain, PurgedBeforeDurable, ReadChecksIgnored,
+    ReadDamageIgnored, ReadWithoutQuorum, ReadersNotCounted, RejectedByMinority, RetryIsNew, SeedCarriedOver,
+    SegmentReusedEarly, SessionsForgotten, SessionsOutsideTransaction, SnapshotNotKept, StaleFrameAccepted,
+    StuckNotNoted, SyncBelievedAgain, SyncErrorIgnored, TickReadsClock, TornFrameAccepted, TurnLost, VoteNotAwaited,
     WokenBeforeCommit,
 };
 
 impl Mutant {
     /// All mutants.
-    pub const ALL: [Self; 53] = [
+    pub const ALL: [Self; 54] = [
         AcknowledgedBeforeSync,
         SyncErrorIgnored,
         StaleFrameAccepted,
@@ -153,6 +155,7 @@ impl Mutant {
         SessionsOutsideTransaction,
         SessionsForgotten,
         OutcomeNotKept,
+        KeyForgotten,
         ReadChecksIgnored,
         DryRunNotChecked,
         LevelNotChecked,

@@ -182,9 +182,10 @@ impl Failure {
         self.message.split_once(" constraint failed: ").filter(|_| is_constraint).map(|(_, name)| name)
     }
 
-    /// Returns `false`: the same proposal would fail again, on any node.
+    /// Returns whether the same request may succeed later, which only [`FailureKind::KeysFull`] may. Any other would
+    /// fail again, on any node.
     pub fn is_retryable(&self) -> bool {
-        false
+        self.kind == FailureKind::KeysFull
     }
 }
 

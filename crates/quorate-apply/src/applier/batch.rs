@@ -292,7 +292,8 @@ impl<M: Machine> Applier<M> {
         self.staged.users.write(&mut self.machine)?;
         // What is due by the time of the state must not wait for a leader's clock to catch up with it.
         let now = self.staged.row.now;
-        self.staged.row.applied.due = self.machine.next_due()?.map(|due| if due <= now { 0 } else { due });
+        let due = self.machine.next_due()?.into_iter().chain(self.staged.requests.next_due()).min();
+        self.staged.row.applied.due = due.map(|due| if due <= now { 0 } else { due });
         self.machine.write_applied_row(&self.staged.row)
     }
 
@@ -316,6 +317,7 @@ impl<M: Machine> Applier<M> {
     fn adopt(&mut self) {
         self.sessions.adopt();
         self.users = Arc::clone(self.staged.users.present());
+        self.requests = self.staged.requests;
         self.rejected.adopt(&std::mem::take(&mut self.staged.rejected));
         self.row.clone_from(&self.staged.row);
         self.verification = self.staged.verification.take();
@@ -330,6 +332,6 @@ impl<M: Machine> Applier<M> {
         self.ahead = Ahead::default();
         self.dry_run = None;
         self.sessions.undo();
-        self.staged = Staged::new(&self.row, &self.users);
+        self.staged = Staged::new(&self.row, &self.users, self.requests);
     }
 }

@@ -1,4 +1,4 @@
-//! One entry: its session, its scope, its commands, and the checks at its end.
+//! One entry: its session and its key, its scope, its commands, and the checks at its end.
 
 use quorate_env::Env;
 use quorate_env::mutant::Mutant;
@@ -9,6 +9,7 @@ use quorate_model::{
 
 use super::batch::{Doing, Stop};
 use super::{Applier, SWEPT_PER_ENTRY, SWEPT_PER_TICK, check_level};
+use crate::requests;
 use crate::session::Admission;
 use crate::{CommandContext, Machine, Scope, Trouble, Users};
 
@@ -69,8 +70,7 @@ impl<M: Machine> Applier<M> {
         self.machine.leave(index, proposal);
         self.machine.sweep(now, SWEPT_PER_ENTRY)?;
         self.staged.touched.extend(self.machine.take_touched().into_iter().map(|topic| (index, topic)));
-        self.keep(proposal, &outcome);
-        Ok(outcome)
+        self.keep((index, now), proposal, outcome)
     }
 
     /// Applies a proposal that the cluster decided not to run. A retry of it gets the same outcome.
@@ -84,8 +84,7 @@ impl<M: Machine> Applier<M> {
             return Ok(outcome);
         }
         let outcome = Err(Failure::new(FailureKind::Rejected, REJECTED));
-        self.keep(proposal, &outcome);
-        Ok(outcome)
+        self.keep((index, now), proposal, outcome)
     }
 
     /// Lets time pass up to the stamp of an entry, and returns the entry's time.
@@ -97,16 +96,40 @@ impl<M: Machine> Applier<M> {
     }
 
     fn admit(&mut self, proposal: &Proposal, now: u64) -> Result<Admission, StoreFault> {
-        match proposal.origin {
-            Some(origin) => self.sessions.admit(&mut self.machine, origin, now),
-            None => Ok(Admission::Fresh),
+        if let Some(origin) = proposal.origin
+            && let answered @ Admission::Answered(_) = self.sessions.admit(&mut self.machine, origin, now)?
+        {
+            return Ok(answered);
         }
-    }
-
-    fn keep(&mut self, proposal: &Proposal, outcome: &Outcome) {
-        if let Some(origin) = proposal.origin {
+        let Some(key) = &proposal.key else { return Ok(Admission::Fresh) };
+        let admission = self.staged.requests.admit(&mut self.machine, key, now)?;
+        if let (Some(origin), Admission::Answered(outcome)) = (proposal.origin, &admission) {
             self.sessions.keep(origin, outcome);
         }
+        Ok(admission)
+    }
+
+    /// Keeps the outcome of the entry at `index`, at the time `now`, for its session and its key. Returns it as both
+    /// answer it again.
+    fn keep(&mut self, (index, now): (u64, u64), proposal: &Proposal, outcome: Outcome) -> Result<Outcome, Stop> {
+        let swept = match (&proposal.key, proposal.commands.as_slice()) {
+            (Some(_), _) => SWEPT_PER_ENTRY,
+            (None, [Command::Control(ControlCommand::Tick)]) => SWEPT_PER_TICK,
+            (None, _) => 0,
+        };
+        // Here and not before: an entry that runs alone may have ended the transaction and begun another.
+        self.staged.requests.sweep(&mut self.machine, now, swept)?;
+        let outcome = match &proposal.key {
+            None => outcome,
+            Some(key) => {
+                self.staged.requests.remember(&mut self.machine, key, (index, now), &outcome)?;
+                outcome.map(|reply| Reply { first: Some(index), ..reply })
+            }
+        };
+        if let Some(origin) = proposal.origin {
+            self.sessions.keep(origin, &outcome);
+        }
+        Ok(outcome)
     }
 
     /// Runs a proposal that was not applied before.
@@ -149,14 +172,20 @@ impl<M: Machine> Applier<M> {
             Doing::Together => self.machine.scope_of(running.proposal),
             Doing::Alone | Doing::Fails(_) => Scope::Undoable,
         };
-        let done = self.in_scope(scope, |applier| applier.run_sealed(running, &mut changes));
+        let done = self.in_scope(scope, |applier| {
+            let outcome = Ok(Reply::of(applier.run_sealed(running, &mut changes)?));
+            if running.proposal.key.is_some() {
+                requests::check_outcome(&outcome)?;
+            }
+            Ok(outcome)
+        });
         let is_ended = !self.machine.is_open();
         match done {
             Err(Trouble::Fault(fault)) => Err(fault.into()),
             Err(Trouble::Failure(failure)) if is_ended => Ok(Attempt::Ended(failure)),
             Ok(_) if is_ended => Err(StoreFault::Io("a command closed the transaction".to_owned()).into()),
             Err(Trouble::Failure(failure)) => Ok(Attempt::Done(Err(failure))),
-            Ok(results) => {
+            Ok(outcome) => {
                 changes.closes.iter().for_each(|session| self.sessions.end(session.0));
                 if changes.opens_session {
                     self.sessions.open(running.index, running.stamp.now);
@@ -164,7 +193,7 @@ impl<M: Machine> Applier<M> {
                 let applied = &mut self.staged.row.applied;
                 applied.level = applied.level.max(changes.level);
                 changes.users.into_iter().for_each(|users| self.staged.users.set(users));
-                Ok(Attempt::Done(Ok(Reply::of(results))))
+                Ok(Attempt::Done(outcome))
             }
         }
     }

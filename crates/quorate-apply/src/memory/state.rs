@@ -9,20 +9,21 @@ use std::collections::BTreeMap;
 
 use bytes::{Buf, BufMut, Bytes};
 use quorate_model::codec::{decode_user, encode_user};
-use quorate_model::{Applied, Epoch, GroupId, LogId, NodeId, StoreFault, StoreIdentity};
+use quorate_model::{Applied, Epoch, GroupId, LogId, NodeId, RequestKey, StoreFault, StoreIdentity};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{Key, Memory, Record};
-use crate::{AppliedRow, SessionRecord};
+use crate::{AppliedRow, RequestPlace, RequestRecord, SessionRecord};
 
 /// The most bytes of an encoded state.
 pub const STATE_BYTES_MAX: u64 = 256 << 20;
 
 const MAGIC: &[u8; 8] = b"QUORMEMS";
 
-/// The version of the format, and that of a state that holds users: older programs know the former only.
+/// The version of the format, and that of a state that holds users or keys of requests: older programs know the former
+/// only.
 const VERSION: u16 = 1;
-const VERSION_WITH_USERS: u16 = 2;
+const VERSION_2: u16 = 2;
 
 /// Bytes of the header: the magic, the version, zeros, and the length of the records.
 const HEAD_BYTES: usize = 24;
@@ -38,6 +39,7 @@ const OUTCOME: u8 = 3;
 const REJECTION: u8 = 4;
 const ROW: u8 = 5;
 const USER: u8 = 6;
+const REQUEST: u8 = 7;
 
 impl Memory {
     /// Encodes the committed data. What an open transaction has changed is left out.
@@ -80,7 +82,7 @@ impl Memory {
     /// [`StoreFault::Damaged`] for anything else, and [`StoreFault::Unsupported`] if a newer version wrote it.
     pub fn decode(bytes: &[u8]) -> Result<Self, StoreFault> {
         let (version, mut left) = records_of(bytes)?;
-        let mut map = BTreeMap::new();
+        let (mut map, mut by_key) = (BTreeMap::new(), Vec::new());
         while !left.is_empty() {
             let place = bytes.len().saturating_sub(left.len()).saturating_sub(SUM_BYTES);
             let unreadable = || damaged(&format!("the record at byte {place} can't be read"));
@@ -89,11 +91,15 @@ impl Memory {
             if !is_next {
                 return Err(damaged(&format!("the record at byte {place} is out of order")));
             }
+            if let Record::Request(request) = &record {
+                by_key.push((Key::RequestOf(request.key.clone(), request.place.number), Record::RequestOf));
+            }
             map.insert(key, record);
         }
         if map.is_empty() {
             return Err(damaged("the applied row is missing"));
         }
+        map.extend(by_key);
         if version != version_of(&map) {
             return Err(damaged("its format is not the one that its records need"));
         }
@@ -103,8 +109,9 @@ impl Memory {
 
 /// Returns the version of the format that data need.
 fn version_of(map: &BTreeMap<Key, Record>) -> u16 {
-    // Users are the last records.
-    if matches!(map.last_key_value(), Some((Key::User(_), _))) { VERSION_WITH_USERS } else { VERSION }
+    // Users and requests are the last records.
+    let last = map.last_key_value().map(|(key, _)| key);
+    if matches!(last, Some(Key::User(_) | Key::RequestOf(..))) { VERSION_2 } else { VERSION }
 }
 
 fn damaged(what: &str) -> StoreFault {
@@ -132,8 +139,8 @@ fn records_of(bytes: &[u8]) -> Result<(u16, &[u8]), StoreFault> {
         return Err(damaged("its checksum does not match"));
     }
     let version = head.try_get_u16_le().map_err(missing)?;
-    if !(VERSION..=VERSION_WITH_USERS).contains(&version) {
-        let text = format!("their format is {version}, and it knows formats up to {VERSION_WITH_USERS}");
+    if !(VERSION..=VERSION_2).contains(&version) {
+        let text = format!("their format is {version}, and it knows formats up to {VERSION_2}");
         return Err(StoreFault::Unsupported(text));
     }
     let zeros = head.split_off(..ZERO_BYTES).unwrap_or_default();
@@ -181,6 +188,16 @@ fn put_record(out: &mut Vec<u8>, key: &Key, record: &Record) -> Result<(), Store
             out.put_u8(USER);
             put_bytes(out, &encode_user(user))?;
         }
+        (Key::Request(_), Record::Request(request)) => {
+            out.put_u8(REQUEST);
+            let RequestPlace { number, low, high, used } = request.place;
+            [number, low, high, used, request.entry].into_iter().for_each(|value| out.put_u64_le(value));
+            out.put_slice(&request.hash);
+            put_bytes(out, &request.key)?;
+            put_bytes(out, &request.outcome)?;
+        }
+        // Decoding makes it again.
+        (Key::RequestOf(..), Record::RequestOf) => {}
         _ => return Err(damaged("a record of another kind is kept under a key")),
     }
     Ok(())
@@ -251,8 +268,21 @@ fn take_record(left: &mut &[u8]) -> Option<(Key, Record)> {
             let user = decode_user(&Bytes::copy_from_slice(take_bytes(left)?)).ok()?;
             (Key::User(user.name.clone()), Record::User(user))
         }
+        REQUEST => {
+            let request = take_request(left)?;
+            (Key::Request(request.place.number), Record::Request(request))
+        }
         _ => return None,
     })
+}
+
+fn take_request(left: &mut &[u8]) -> Option<RequestRecord> {
+    let (number, low, high, used) = (take_u64(left)?, take_u64(left)?, take_u64(left)?, take_u64(left)?);
+    let entry = take_u64(left)?;
+    let (hash, rest) = left.split_first_chunk::<{ RequestKey::HASH_BYTES }>()?;
+    *left = rest;
+    let (key, outcome) = (Bytes::copy_from_slice(take_bytes(left)?), Bytes::copy_from_slice(take_bytes(left)?));
+    Some(RequestRecord { place: RequestPlace { number, low, high, used }, entry, key, hash: *hash, outcome })
 }
 
 fn take_applied_row(left: &mut &[u8]) -> Option<AppliedRow> {

@@ -12,7 +12,7 @@ use crate::Engine;
 
 /// Two digits for each byte.
 const GOLDEN: &str = include_str!("../../../tests/golden/memory-state-1.hex");
-const GOLDEN_WITH_USERS: &str = include_str!("../../../tests/golden/memory-state-2.hex");
+const GOLDEN_2: &str = include_str!("../../../tests/golden/memory-state-2.hex");
 
 fn some_bytes() -> impl Strategy<Value = Bytes> {
     vec(any::<u8>(), 0..12).prop_map(Bytes::from)
@@ -56,13 +56,29 @@ fn a_record() -> impl Strategy<Value = (Key, Record)> {
             let user = User { name, role: UserRole::Write, verifier: None, tokens: Vec::new() };
             (Key::User(user.name.clone()), Record::User(user))
         }),
+        (any::<[u64; 5]>(), any::<[u8; 32]>(), some_bytes(), some_bytes()).prop_map(|(numbers, hash, key, outcome)| {
+            let [number, low, high, used, entry] = numbers;
+            let place = RequestPlace { number, low, high, used };
+            (Key::Request(number), Record::Request(RequestRecord { place, entry, key, hash, outcome }))
+        }),
     ]
+}
+
+/// Data with these records, and the requests in the order of their keys.
+fn of_records(mut map: BTreeMap<Key, Record>) -> Memory {
+    let by_key = |record: &Record| match record {
+        Record::Request(request) => Some(Key::RequestOf(request.key.clone(), request.place.number)),
+        _ => None,
+    };
+    let by_key: Vec<_> = map.values().filter_map(by_key).collect();
+    map.extend(by_key.into_iter().map(|key| (key, Record::RequestOf)));
+    Memory { map, ..Memory::default() }
 }
 
 fn a_memory() -> impl Strategy<Value = Memory> {
     (an_applied_row(), vec(a_record(), 0..20)).prop_map(|(row, records)| {
         let first = (Key::Applied, Record::Applied(row));
-        Memory { map: records.into_iter().chain([first]).collect(), ..Memory::default() }
+        of_records(records.into_iter().chain([first]).collect())
     })
 }
 
@@ -116,18 +132,29 @@ fn example_with_users() -> Memory {
     memory
 }
 
+/// The same with two requests of one key.
+fn example_with_requests() -> Memory {
+    let request = |number, outcome: &'static [u8]| {
+        let place = RequestPlace { number, low: 32, high: 33, used: 34 };
+        let (key, outcome) = (Bytes::from_static(b"order"), Bytes::from_static(outcome));
+        (Key::Request(number), Record::Request(RequestRecord { place, entry: 35, key, hash: [36; 32], outcome }))
+    };
+    let records = [request(31, b"outcome"), request(37, b"")];
+    of_records(example_with_users().map.into_iter().chain(records).collect())
+}
+
 #[test]
 fn the_format_is_pinned() {
     let hex = |memory: &Memory| memory.encode().unwrap().iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let written = format!("{}\n{}\n", hex(&Memory::new(StoreIdentity::default())), hex(&example()));
     assert_eq!(written, GOLDEN, "\n{written}");
-    let written = format!("{}\n", hex(&example_with_users()));
-    assert_eq!(written, GOLDEN_WITH_USERS, "\n{written}");
+    let written = format!("{}\n{}\n", hex(&example_with_users()), hex(&example_with_requests()));
+    assert_eq!(written, GOLDEN_2, "\n{written}");
 }
 
 #[test]
 fn any_damage_is_found() {
-    let bytes = example_with_users().encode().unwrap();
+    let bytes = example_with_requests().encode().unwrap();
     for at in 0..bytes.len() {
         let mut other = bytes.to_vec();
         other[at] ^= 0x10;
