@@ -1,10 +1,10 @@
 //! The tables in which apply keeps its records: the applied row, the sessions with their outcomes, the indexes of
-//! rejected entries, and the users.
+//! rejected entries, the users, and the requests with keys.
 //!
 //! They change in the same transaction as the data. Unsigned 64-bit numbers are stored as the signed number with the
 //! same bits.
 
-use quorate_apply::{AppliedRow, Records, SessionRecord};
+use quorate_apply::{AppliedRow, Records, RequestPlace, RequestRecord, SessionRecord};
 use quorate_model::codec::{decode_user, encode_user};
 use quorate_model::{REJECTIONS_MAX, StoreFault, StoreIdentity, User};
 use rusqlite::{Connection, params};
@@ -13,6 +13,7 @@ use crate::machine::SqlMachine;
 use crate::{classify, extensions};
 
 pub mod applied_row;
+mod requests;
 pub(crate) mod sessions;
 
 const REJECTIONS: &str = "CREATE TABLE IF NOT EXISTS _quorate_rejected (entry INTEGER PRIMARY KEY) STRICT";
@@ -31,7 +32,8 @@ const REMOVE_USER: &str = "DELETE FROM _quorate_users WHERE name = ?1";
 pub(crate) fn create(conn: &Connection, identity: StoreIdentity) -> rusqlite::Result<AppliedRow> {
     let row = AppliedRow::new(identity);
     let transaction = conn.unchecked_transaction()?;
-    for table in [applied_row::TABLE, extensions::TABLE, REJECTIONS, USERS].iter().chain(&sessions::TABLES) {
+    let tables = [applied_row::TABLE, extensions::TABLE, REJECTIONS, USERS, requests::TABLE];
+    for table in tables.iter().chain(&sessions::TABLES) {
         conn.execute(table, [])?;
     }
     applied_row::write(&row, |values| conn.execute(applied_row::WRITE, values))?;
@@ -47,7 +49,7 @@ pub(crate) fn upgrade(conn: &Connection) -> rusqlite::Result<()> {
             conn.execute(&format!("ALTER TABLE {table} ADD COLUMN {column} {kind}"), [])?;
         }
     }
-    for table in [REJECTIONS, extensions::TABLE, USERS] {
+    for table in [REJECTIONS, extensions::TABLE, USERS, requests::TABLE] {
         conn.execute(table, [])?;
     }
     transaction.commit()
@@ -125,5 +127,29 @@ impl Records for SqlMachine {
 
     fn remove_user(&mut self, name: &str) -> Result<(), StoreFault> {
         self.write_record(REMOVE_USER, params![name])
+    }
+
+    fn request(&mut self, key: &[u8]) -> Result<Option<RequestRecord>, StoreFault> {
+        let found = self.db.first_row(requests::OF_KEY, params![key], requests::request);
+        found.map_err(|error| classify::own(&error))
+    }
+
+    fn oldest_request(&mut self) -> Result<Option<RequestPlace>, StoreFault> {
+        self.db.first_row(requests::OLDEST, [], requests::place).map_err(|error| classify::own(&error))
+    }
+
+    fn latest_request(&mut self) -> Result<Option<RequestPlace>, StoreFault> {
+        self.db.first_row(requests::LATEST, [], requests::place).map_err(|error| classify::own(&error))
+    }
+
+    fn write_request(&mut self, request: &RequestRecord) -> Result<(), StoreFault> {
+        let RequestRecord { place: RequestPlace { number, low, high, used }, entry, key, hash, outcome } = request;
+        let [number, low, high, used, entry] = [number, low, high, used, entry].map(|number| number.cast_signed());
+        let (key, outcome) = (key.as_ref(), outcome.as_ref());
+        self.write_record(requests::ADD, params![number, low, high, used, entry, key, hash, outcome])
+    }
+
+    fn remove_request(&mut self, number: u64) -> Result<(), StoreFault> {
+        self.write_record(requests::REMOVE, params![number.cast_signed()])
     }
 }

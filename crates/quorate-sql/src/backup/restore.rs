@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! - It differs from the backup in its identity, in its position, and in having no sessions: retries of clients of the
-//!   earlier cluster can't be answered from it.
+//!   earlier cluster can't be answered from it. Requests with keys are kept, because the backup has their effects.
 //! - It becomes current only when it is complete, verified and durable. The backup is only read.
 
 use std::path::Path;

@@ -28,6 +28,7 @@ mod pipeline;
 mod poison;
 mod read_checks;
 mod rejected;
+mod requests;
 mod returned;
 mod schema;
 mod suite;

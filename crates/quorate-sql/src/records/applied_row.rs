@@ -16,11 +16,10 @@ use crate::classify;
 ///
 /// Since level 2 sessions have a column `recent`, since level 3 there is a table of enabled extensions, since level 4
 /// one of rejected entries, since level 5 the applied row has the columns `format_level` and `due`, and since level 6
-/// there is a table of users.
+/// there are tables of users and of requests with keys.
 ///
-/// A row says level 4 as long as these columns hold their defaults, and level 5 until there may be users. An older
-/// program can then use the database, so a cluster can be upgraded node by node, and back, until the format level
-/// rises.
+/// A row says level 4 as long as these columns hold their defaults, and level 5 until these tables may hold rows. An older
+/// program can then use the database, so a cluster can be upgraded node by node, and back, until the format level rises.
 pub const STORE_LEVEL: u32 = 6;
 
 /// The level of the layout since which the row has a format level and a due time.

@@ -108,12 +108,13 @@ fn sessions_of_the_first_layout_are_upgraded() {
     assert_eq!(kept(&node), 1);
 }
 
-/// The table and the columns that a database of layout 4 does not have, each added by one statement, between which a
+/// The tables and the columns that a database of layout 4 does not have, each added by one statement, between which a
 /// process may end.
 #[test]
 fn a_database_of_layout_4_is_upgraded_from_any_state() {
-    const DROPS: [&str; 4] = [
+    const DROPS: [&str; 5] = [
         "DROP TABLE _quorate_users",
+        "DROP TABLE _quorate_requests",
         "UPDATE _quorate_applied SET level = 4",
         "ALTER TABLE _quorate_applied DROP COLUMN due",
         "ALTER TABLE _quorate_applied DROP COLUMN format_level",

@@ -75,6 +75,7 @@ fn statements_about_the_node_are_refused() {
         ("UPDATE _QUORATE_applied SET now = 0", "belong to the store"),
         ("DELETE FROM _quorate_sessions", "belong to the store"),
         ("DROP TABLE _quorate_outcomes", "belong to the store"),
+        ("DELETE FROM _quorate_requests", "belong to the store"),
         ("CREATE TABLE _Quorate_x (a)", "belong to the store"),
         ("CREATE INDEX i ON _quorate_sessions (used)", "belong to the store"),
         ("CREATE TRIGGER g AFTER INSERT ON _quorate_sessions BEGIN SELECT 1; END", "belong to the store"),
