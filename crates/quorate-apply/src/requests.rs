@@ -72,8 +72,8 @@ impl Requests {
         }
         self.sweep(records, now, SWEPT_WHEN_FULL)?;
         let text = format!(
-            "{} keys of requests are remembered, each for a day, and there is no room for another; send the request \
-             again later, with the same key",
+            "{} keys of requests are remembered, each for a day, and there is no room for another; use keys for fewer \
+             requests",
             self.count()
         );
         Ok(answered(FailureKind::KeysFull, text))

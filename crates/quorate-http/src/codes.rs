@@ -58,6 +58,7 @@ pub(crate) fn of(failure: &Failure) -> &'static str {
         FailureKind::NotRun => "SQLITE_ABORT",
         FailureKind::Conflict => "SQLITE_BUSY",
         FailureKind::Aborted => "TRANSACTION_ABORTED",
+        FailureKind::KeyReused => "KEY_REUSED",
         _ => "SQLITE_ERROR",
     }
 }

@@ -80,8 +80,8 @@ pub const REQUEST_KEYS_BYTES_MAX: u64 = 512 << 20;
 pub const REQUEST_BYTES: u64 = 64;
 
 /// The most canonical bytes of the outcome of a request with a key. A request with a larger one fails, because the
-/// outcome could not be remembered.
-pub const REQUEST_OUTCOME_BYTES_MAX: usize = 64 << 10;
+/// outcome could not be remembered. A session keeps it whole too, with the index of its entry.
+pub const REQUEST_OUTCOME_BYTES_MAX: usize = KEPT_OUTCOME_BYTES_MAX - 16;
 
 /// The most users of a cluster.
 pub const USERS_MAX: usize = 1_000;

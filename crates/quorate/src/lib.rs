@@ -65,6 +65,7 @@ mod params;
 mod protocol;
 mod readiness;
 mod remote;
+mod request;
 pub mod restore;
 mod results;
 mod rights;

@@ -6,6 +6,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use quorate_model::limits::{BUDGET_DEFAULT, COMMANDS_MAX};
 use quorate_model::{Command, Failure, FailureKind, Mode, Proposal, Read, UserRole};
 use quorate_sql::query::Rows;
@@ -15,6 +16,7 @@ use crate::error::Error;
 use crate::level::Level;
 use crate::optimistic::{Attempts, Optimistic};
 use crate::params::pack;
+use crate::request;
 use crate::results::Written;
 use crate::rights::{Right, StreamMethod};
 use crate::row_methods::row_methods;
@@ -49,12 +51,15 @@ pub struct Sql {
     budget: u64,
     /// What a caller of this handle may do. The connection below it may be allowed to do more.
     held: Right,
+    /// The key of its writes.
+    key: Option<Bytes>,
 }
 
 impl Sql {
     pub(crate) fn new(submitter: Arc<Submitter>, level: Level, deadline: Duration) -> Self {
         let limits = Limits { rows: ROWS_DEFAULT, bytes: BYTES_DEFAULT, timeout: Duration::MAX };
-        Self { submitter, level, sees_own_writes: false, deadline, limits, budget: BUDGET_DEFAULT, held: Right::Admin }
+        let budget = BUDGET_DEFAULT;
+        Self { submitter, level, sees_own_writes: false, deadline, limits, budget, held: Right::Admin, key: None }
     }
 
     /// Returns the same handle with another level for its reads.
@@ -122,6 +127,32 @@ impl Sql {
     #[must_use]
     pub fn with_budget(&self, steps: u64) -> Self {
         Self { budget: steps, ..self.clone() }
+    }
+
+    /// Returns a handle for one write with a key, 1 to 256 bytes that no other request has, such as a UUID. If the write
+    /// is sent again with the same key, by any handle and to any node, it takes effect once: each of them gets the
+    /// result of the first one, with its position, or its failure. So a caller that lost an answer, and its session with
+    /// it, can send the request again. The cluster remembers a key for 24 hours.
+    ///
+    /// ```
+    /// # async fn f(sql: quorate::Sql, key: String) -> Result<(), quorate::Error> {
+    /// let pay = "UPDATE accounts SET balance = balance - ? WHERE name = ?";
+    /// sql.with_key(key).execute(pay, (10, "ann")).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// A key belongs to one request: [`Sql::execute`], [`Sql::execute_returning`], [`Sql::execute_many`],
+    /// [`Sql::batch`] or [`Sql::pipeline`], with the same statements and parameters. Another write with it fails with
+    /// [`FailureKind::KeyReused`]. [`Sql::begin`] and [`Sql::transact`] fail with [`FailureKind::Refused`]; reads take
+    /// no notice of the key.
+    ///
+    /// A write whose result has more than 64 KiB fails with [`FailureKind::TooBig`] and has no effect. While the cluster
+    /// remembers as many keys as it may (see docs/limits.md), a write with a new key fails with [`Error::Overloaded`].
+    /// Until all members know keys, it fails with [`FailureKind::Unsupported`].
+    #[must_use]
+    pub fn with_key(&self, key: impl Into<Vec<u8>>) -> Self {
+        Self { key: Some(Bytes::from(key.into())), ..self.clone() }
     }
 
     /// Runs a statement that writes. Returns the number of changed rows, the last inserted rowid, and the position of
@@ -313,6 +344,7 @@ impl Sql {
         E: From<Error>,
     {
         self.check(Right::Write)?;
+        request::without_key(self.key.as_ref()).map_err(Error::from)?;
         let (submitter, level) = (Arc::clone(&self.submitter), self.level()?);
         let attempts = Attempts::new(submitter, level, self.limits, self.budget, self.deadline)?;
         attempts.run(body).await
@@ -327,6 +359,7 @@ impl Sql {
     /// [`Error::Unavailable`] if no leader could be reached.
     pub async fn begin(&self) -> Result<Transaction, Error> {
         self.check(StreamMethod::Interactive.right())?;
+        request::without_key(self.key.as_ref())?;
         Transaction::begin(Arc::clone(&self.submitter), self.deadline).await
     }
 
@@ -384,6 +417,10 @@ impl Sql {
         let needed = commands.iter().map(Right::of_command).max();
         self.check(needed.unwrap_or(Right::Write))?;
         let proposal = Proposal { budget: self.budget, mode, ..Proposal::new(None, commands) };
+        let proposal = match &self.key {
+            Some(key) => request::with_key(proposal, key)?,
+            None => proposal,
+        };
         let (position, outcome) = self.submitter.propose(proposal, self.deadline).await?;
         Ok(Written { position, reply: outcome? })
     }

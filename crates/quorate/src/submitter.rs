@@ -15,7 +15,8 @@ use futures_util::future::BoxFuture;
 use quorate_env::mutant::Mutant;
 use quorate_env::{Cause, Instant, lock, sleep, timeout_at};
 use quorate_model::{
-    Command, CommandResult, ControlCommand, ControlReply, FailureKind, Outcome, Position, Proposal, SessionId, codec,
+    Command, CommandResult, ControlCommand, ControlReply, FailureKind, Outcome, Position, Proposal, REQUEST_KEYS_LEVEL,
+    SessionId, codec,
 };
 use tokio::sync::Notify;
 
@@ -75,11 +76,15 @@ impl Submitter {
         Ok(Written { position, reply: outcome? })
     }
 
-    /// Runs a proposal that has no session yet, exactly once. An outcome that is a failure is final.
+    /// Runs a proposal that has no session yet, exactly once. An outcome that is a failure is final. The position is that
+    /// of the entry that had the effect; it may be an earlier one if the proposal has a key.
     pub(crate) async fn propose(&self, mut proposal: Proposal, limit: Duration) -> Result<(Position, Outcome), Error> {
         proposal.check_limits()?;
         for (number, command) in proposal.commands.iter().enumerate() {
             self.transport.check(command).map_err(|failure| failure.at(number))?;
+        }
+        if proposal.key.is_some() {
+            self.transport.check_level(REQUEST_KEYS_LEVEL)?;
         }
         let sent = AtomicBool::new(false);
         let settled = self.runtime.run(async {
@@ -90,6 +95,7 @@ impl Submitter {
                 let bytes = codec::encode_proposal(&proposal)?;
                 sent.store(true, Ordering::Relaxed);
                 if let Some((position, outcome)) = self.settle(&ticket, None, bytes, deadline).await? {
+                    let position = position_of(position, &outcome)?;
                     self.wrote(position);
                     return Ok((position, outcome));
                 }
@@ -310,6 +316,15 @@ async fn attempt_until(
 ) -> Result<(Position, Outcome), Attempt> {
     let in_time = timeout_at(deadline, attempt).await;
     in_time.unwrap_or_else(|_| Err(Attempt::InDoubt("there was no answer in time".into())))
+}
+
+/// Returns the position of the entry whose outcome this is. Fails if there was no room for the key of the proposal.
+fn position_of(answered: Position, outcome: &Outcome) -> Result<Position, Error> {
+    match outcome {
+        Ok(reply) => Ok(Position { index: reply.first.unwrap_or(answered.index), ..answered }),
+        Err(failure) if failure.kind == FailureKind::KeysFull => Err(Error::Overloaded(failure.message.clone().into())),
+        Err(_) => Ok(answered),
+    }
 }
 
 impl From<NotDone> for Error {

@@ -72,7 +72,16 @@ fn a_level_rises_once_every_member_understands_it() {
             let expected =
                 "this needs format level 2, and the cluster uses 1: upgrade 'c' to a version that understands it";
             assert_eq!(failure.message, expected);
+            let refused = cluster.sql(name).with_key("k").execute("CREATE TABLE t (a)", ()).await.unwrap_err();
+            let Error::Failed(failure) = refused else { panic!("{refused}") };
+            assert_eq!(failure.kind, FailureKind::Unsupported);
+            assert!(failure.message.contains("needs format level 3, and the cluster uses 1"), "{failure}");
         }
+        let remote = cluster.client().await.sql().with_key("k").execute("CREATE TABLE t (a)", ()).await;
+        assert!(
+            matches!(&remote, Err(Error::Failed(failure)) if failure.kind == FailureKind::Unsupported),
+            "{remote:?}"
+        );
         cluster.sql("c").execute("CREATE TABLE t (a)", ()).await.unwrap();
 
         cluster.stop("c").await;

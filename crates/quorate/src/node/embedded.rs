@@ -28,6 +28,10 @@ impl Transport for Embedded {
         self.0.upgrade().map_or(Ok(()), |gateway| gateway.check(command))
     }
 
+    fn check_level(&self, needed: u32) -> Result<(), Failure> {
+        self.0.upgrade().map_or(Ok(()), |gateway| gateway.check_level(needed))
+    }
+
     fn note_retry(&self) {
         if let Some(gateway) = self.0.upgrade() {
             gateway.metrics.retries.inc();

@@ -126,16 +126,19 @@ impl Gateway {
         self.metrics.validated(|| self.validate(command))
     }
 
+    /// Fails if the cluster does not use a format level yet.
+    pub(crate) fn check_level(&self, needed: u32) -> Result<(), Failure> {
+        let checked = self.consensus.main().check_level(needed);
+        checked.map_err(|low| Failure::new(FailureKind::Unsupported, low.to_string()))
+    }
+
     /// Returns whether a command can be checked without planning its statement.
     pub(super) fn knows(&self, command: &Command) -> bool {
         command.sql_text().is_none_or(|sql| self.store.validator().knows(sql))
     }
 
     fn validate(&self, command: &Command) -> Result<(), Failure> {
-        self.consensus
-            .main()
-            .check_level(command.level())
-            .map_err(|low| Failure::new(FailureKind::Unsupported, low.to_string()))?;
+        self.check_level(command.level())?;
         let kind = match command {
             Command::Sql(SqlCommand::Statement(statement)) => self.store.validator().check(statement)?,
             Command::Sql(SqlCommand::Bulk(bulk)) => self.store.validator().check_bulk(bulk)?,

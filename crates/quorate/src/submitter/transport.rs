@@ -20,6 +20,11 @@ pub(crate) trait Transport: Send + Sync + 'static {
     /// Checks whether a command may be proposed, as far as this side can decide it.
     fn check(&self, command: &Command) -> Result<(), Failure>;
 
+    /// Checks whether the cluster uses a format level, as far as this side can decide it.
+    fn check_level(&self, _needed: u32) -> Result<(), Failure> {
+        Ok(())
+    }
+
     /// Called for each attempt after the first.
     fn note_retry(&self) {}
 
