@@ -7,7 +7,8 @@
 //!
 //! - Whether a request runs depends only on the entries before it: not on where batches ended, on a restart, or on when
 //!   records are removed. A request whose time is over is not known, whether or not its record still exists.
-//! - The numbers of the records have no gaps, and each begins at the byte where the one before it ended. So the ends say
+//! - The numbers of the records have no gaps, and each begins at the byte where the one before it ended. So the ends
+//!   say
 //!   how many there are and what they take, and a start reads nothing else. Records are removed from the oldest on.
 //! - Nothing is forgotten before its time: where there is no room, a new key is refused.
 

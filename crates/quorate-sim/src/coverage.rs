@@ -83,7 +83,7 @@ pub struct Coverage {
 }
 
 /// What a run of many seeds must have met in addition to faults.
-const HAPPENINGS: [&str; 35] = [
+const HAPPENINGS: [&str; 37] = [
     WORK_RIGHT,
     WORK_WRONG,
     TRANSACTION,
@@ -100,6 +100,8 @@ const HAPPENINGS: [&str; 35] = [
     EXPIRED_RETRY,
     ENDED,
     DROPPED,
+    DOUBT_ENDED,
+    SENT_AGAIN,
     OVERLOADED,
     SNAPSHOT,
     MIGRATION,
@@ -159,6 +161,11 @@ pub const ENDED: &str = "session that its client ended";
 
 /// Writes whose futures the callers dropped.
 pub const DROPPED: &str = "write that was dropped on its way";
+
+/// Requests with a key whose outcome was unknown until they were sent again, and those that were sent again after their
+/// answer.
+pub const DOUBT_ENDED: &str = "request whose doubt its key ended";
+pub const SENT_AGAIN: &str = "request that was sent again";
 
 /// Calls that failed because too many calls were waiting.
 pub const OVERLOADED: &str = "call that found too much waiting";

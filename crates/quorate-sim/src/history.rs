@@ -80,6 +80,8 @@ struct Known {
     running: Running,
     /// The time stamp of each proposal, by index. The id of a session is the index of its first proposal.
     stamps: BTreeMap<u64, u64>,
+    /// The latest of them.
+    time: u64,
     /// The hashes of the proposals that were done. All attempts at a write have the same bytes, and so the same hash.
     done: BTreeSet<u64>,
     /// Entries that were refused because their sessions had been idle for too long, and those of them whose write had
@@ -339,10 +341,16 @@ impl History {
         }
     }
 
+    /// Returns the latest stamp of a proposal that a node has applied.
+    pub fn time(&self) -> u64 {
+        self.known().time
+    }
+
     /// Records that a node applied a proposal, which is an attempt at a write. Only the first application of an index
     /// counts.
     fn one_attempted(&self, index: u64, stamp: Stamp, bytes: &Bytes, outcome: &Outcome) {
         let mut known = self.known();
+        known.time = known.time.max(stamp.now);
         if known.stamps.insert(index, stamp.now).is_some() {
             return;
         }

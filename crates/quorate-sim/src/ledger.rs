@@ -27,6 +27,8 @@ pub type Key = (i64, i64);
 pub enum Kind {
     /// Inserts a row of `events`.
     Insert,
+    /// Inserts a row of `events` by a request with a key, which may be sent again.
+    Request,
     /// Inserts a row of `events`, copies the random number that was drawn for it to a row of `mirrors`, and increments
     /// the client's counter of batches, all in one batch.
     Batch,
@@ -51,6 +53,8 @@ pub enum End {
     Unknown,
     /// It was not done.
     NotDone,
+    /// It was sent again when its key may have been forgotten, so it may have been done more than once.
+    Forgotten,
 }
 
 /// A handle of the ledger; see the module. Clones share the same ledger.
@@ -132,7 +136,7 @@ impl Ledger {
     pub fn ended(&self, key: Key, end: End) {
         let mut inner = self.inner();
         match end {
-            End::Unknown => inner.counts.unknown += 1,
+            End::Unknown | End::Forgotten => inner.counts.unknown += 1,
             _ => inner.counts.not_done += 1,
         }
         if let Some((_, known)) = inner.writes.get_mut(&key) {
@@ -248,7 +252,7 @@ impl Ledger {
             let found = held.ails.remove(number).unwrap_or_default();
             let is_right = match end {
                 End::Acknowledged(_) => found == 1 || history.is_forced() && found == 0,
-                End::Unknown => found <= 1,
+                End::Unknown | End::Forgotten => found <= 1,
                 End::NotDone => found == 0,
             };
             if !is_right {
@@ -287,7 +291,7 @@ impl Inner {
 
 /// Whether a write of this kind inserts a row of `events`.
 pub fn makes_row(kind: Kind) -> bool {
-    matches!(kind, Kind::Insert | Kind::Batch | Kind::Pipeline | Kind::Interact)
+    matches!(kind, Kind::Insert | Kind::Request | Kind::Batch | Kind::Pipeline | Kind::Interact)
 }
 
 /// Whether a write of this kind gives its next statement what was drawn for its row.
@@ -301,6 +305,7 @@ fn wrong_rows(kind: Kind, end: End, rows: &[i64]) -> Option<String> {
         (false, _) | (true, End::NotDone) => (0, 0),
         (true, End::Unknown) => (0, 1),
         (true, End::Acknowledged(_)) => (1, 1),
+        (true, End::Forgotten) => (0, usize::MAX),
     };
     if !(least..=most).contains(&rows.len()) {
         return Some(format!("it is present {} times", rows.len()));

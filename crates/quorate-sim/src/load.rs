@@ -25,6 +25,7 @@ mod bursts;
 mod items;
 mod pipelines;
 mod reads;
+mod requests;
 mod transactions;
 mod upkeep;
 mod users;
@@ -271,7 +272,8 @@ impl Writer {
     /// Does one write, and sometimes a read that must see it.
     async fn step(&mut self, sql: &Sql) {
         let kind = match self.rng.below(20) {
-            0..8 => Kind::Insert,
+            0..6 => Kind::Insert,
+            6..8 => Kind::Request,
             8 => Kind::Pipeline,
             9..13 => Kind::Batch,
             13..15 => Kind::Move,
@@ -282,14 +284,20 @@ impl Writer {
         let key = self.next_key();
         let number = key.1;
         self.ledger.begin(key, kind);
+        let begun = self.cluster.history().time();
         let result = self.write(sql, kind, number).await;
+        if kind == Kind::Request && self.is_forgotten(begun) {
+            self.ledger.ended(key, End::Forgotten);
+            return;
+        }
         if let Some(position) = self.ended(key, kind, result) {
             self.follows(key, position);
             self.last = Some(position);
             match self.rng.below(8) {
                 0 | 1 => self.read_own(kind, number, position).await,
                 2 => self.read_some().await,
-                3 => self.read_by_same(sql, kind, number).await,
+                // A request may have been answered to another handle.
+                3 if kind != Kind::Request => self.read_by_same(sql, kind, number).await,
                 _ => {}
             }
         }
@@ -309,6 +317,9 @@ impl Writer {
             }
             Err(Error::Failed(failure)) if kind == Kind::Broken && violates_a_constraint(failure.kind) => End::NotDone,
             Err(Error::Failed(failure)) if failure.kind == FailureKind::Rejected && self.cluster.may_reject() => {
+                End::NotDone
+            }
+            Err(Error::Failed(failure)) if kind == Kind::Request && failure.kind == FailureKind::Unsupported => {
                 End::NotDone
             }
             Err(Error::Unknown(_)) => End::Unknown,
@@ -355,6 +366,7 @@ impl Writer {
                 ];
                 Ok((sql.batch(batch).await?.position, None))
             }
+            Kind::Request => self.request(sql, number, body).await,
             Kind::Pipeline => self.pipeline(sql, number, body).await,
             Kind::Move => {
                 let update = "UPDATE totals SET moves = moves + 1, moved = julianday('now') WHERE client = ?";

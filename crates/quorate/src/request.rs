@@ -1,7 +1,7 @@
 //! Requests with a key: the proposal of a write that is recognised when it is sent again.
 //!
-//! Invariant: the hash depends only on what the caller asks for. Two attempts of one request have the same hash on every
-//! node and in every version (`docs/model-format.md`).
+//! Invariant: the hash depends only on what the caller asks for. Two attempts of one request have the same hash on
+//! every node and in every version (`docs/model-format.md`).
 
 use bytes::Bytes;
 use quorate_model::{Failure, FailureKind, Proposal, RequestKey, codec};

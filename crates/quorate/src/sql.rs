@@ -129,10 +129,10 @@ impl Sql {
         Self { budget: steps, ..self.clone() }
     }
 
-    /// Returns a handle for one write with a key, 1 to 256 bytes that no other request has, such as a UUID. If the write
-    /// is sent again with the same key, by any handle and to any node, it takes effect once: each of them gets the
-    /// result of the first one, with its position, or its failure. So a caller that lost an answer, and its session with
-    /// it, can send the request again. The cluster remembers a key for 24 hours.
+    /// Returns a handle for one write with a key, 1 to 256 bytes that no other request has, such as a UUID. If the
+    /// write is sent again with the same key, by any handle and to any node, it takes effect once: each of them gets
+    /// the result of the first one, with its position, or its failure. So a caller that lost an answer, and its session
+    /// with it, can send the request again. The cluster remembers a key for 24 hours.
     ///
     /// ```
     /// # async fn f(sql: quorate::Sql, key: String) -> Result<(), quorate::Error> {
@@ -147,9 +147,9 @@ impl Sql {
     /// [`FailureKind::KeyReused`]. [`Sql::begin`] and [`Sql::transact`] fail with [`FailureKind::Refused`]; reads take
     /// no notice of the key.
     ///
-    /// A write whose result has more than 64 KiB fails with [`FailureKind::TooBig`] and has no effect. While the cluster
-    /// remembers as many keys as it may (see docs/limits.md), a write with a new key fails with [`Error::Overloaded`].
-    /// Until all members know keys, it fails with [`FailureKind::Unsupported`].
+    /// A write whose result has more than 64 KiB fails with [`FailureKind::TooBig`] and has no effect. While the
+    /// cluster remembers as many keys as it may (see docs/limits.md), a write with a new key fails with
+    /// [`Error::Overloaded`]. Until all members know keys, it fails with [`FailureKind::Unsupported`].
     #[must_use]
     pub fn with_key(&self, key: impl Into<Vec<u8>>) -> Self {
         Self { key: Some(Bytes::from(key.into())), ..self.clone() }

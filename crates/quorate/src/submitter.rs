@@ -76,8 +76,8 @@ impl Submitter {
         Ok(Written { position, reply: outcome? })
     }
 
-    /// Runs a proposal that has no session yet, exactly once. An outcome that is a failure is final. The position is that
-    /// of the entry that had the effect; it may be an earlier one if the proposal has a key.
+    /// Runs a proposal that has no session yet, exactly once. An outcome that is a failure is final. The position is
+    /// that of the entry that had the effect; it may be an earlier one if the proposal has a key.
     pub(crate) async fn propose(&self, mut proposal: Proposal, limit: Duration) -> Result<(Position, Outcome), Error> {
         proposal.check_limits()?;
         for (number, command) in proposal.commands.iter().enumerate() {

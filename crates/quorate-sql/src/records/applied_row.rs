@@ -18,8 +18,9 @@ use crate::classify;
 /// one of rejected entries, since level 5 the applied row has the columns `format_level` and `due`, and since level 6
 /// there are tables of users and of requests with keys.
 ///
-/// A row says level 4 as long as these columns hold their defaults, and level 5 until these tables may hold rows. An older
-/// program can then use the database, so a cluster can be upgraded node by node, and back, until the format level rises.
+/// A row says level 4 as long as these columns hold their defaults, and level 5 until these tables may hold rows. An
+/// older program can then use the database, so a cluster can be upgraded node by node, and back, until the format level
+/// rises.
 pub const STORE_LEVEL: u32 = 6;
 
 /// The level of the layout since which the row has a format level and a due time.
