@@ -14,6 +14,10 @@ pub struct StoreMetrics {
     pub entries: Counter,
     /// The number of sessions in the database, as of the last batch.
     pub sessions: Gauge,
+    /// The number of requests with keys in the database, as of the last batch.
+    pub requests: Gauge,
+    /// What these take, as their limit counts it.
+    pub request_bytes: Gauge,
     /// How long each checkpoint took, including its syncs.
     pub checkpoints: Histogram,
     /// How long each checkpoint kept the writer from applying.

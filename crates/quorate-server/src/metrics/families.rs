@@ -230,6 +230,9 @@ fn database(metrics: &Metrics) -> Vec<Family> {
             [("damaged", store.read_faults.damaged.get()), ("io", store.read_faults.io.get())],
         ),
         gauge("quorate_sessions", "Sessions that the database holds.").with(MAIN, store.sessions.get()),
+        gauge("quorate_request_keys", "Keys of requests that the database holds.").with(MAIN, store.requests.get()),
+        gauge("quorate_request_keys_bytes", "Bytes that these take, of the 512 MiB that they may.")
+            .with(MAIN, store.request_bytes.get()),
         gauge("quorate_database_bytes", "Bytes of the database file.").with(NONE, sizes.database),
         gauge("quorate_database_wal_bytes", "Bytes of the database's -wal file.").with(NONE, sizes.wal_file),
         histogram("quorate_checkpoint_seconds", "Time of checkpoints, including their syncs.")

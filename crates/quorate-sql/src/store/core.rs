@@ -11,6 +11,7 @@ use crate::error::OpenError;
 use crate::ffi::control::{self, Checkpointed};
 use crate::generation::Generation;
 use crate::machine::{Applier, SqlMachine};
+use crate::metrics::StoreMetrics;
 use crate::options::StoreOptions;
 use crate::records::applied_row;
 use crate::supervision::Supervision;
@@ -69,9 +70,12 @@ impl Core {
         Scope::write(self.cache_bytes, &self.temp)
     }
 
-    /// How many sessions the database holds.
-    pub(crate) fn sessions(&self) -> u64 {
-        self.applier.sessions().count()
+    /// Sets the metrics of how much the database holds for retries.
+    pub(crate) fn note_sizes(&self, metrics: &StoreMetrics) {
+        let requests = self.applier.requests();
+        metrics.sessions.set(self.applier.sessions().count());
+        metrics.requests.set(requests.count());
+        metrics.request_bytes.set(requests.bytes());
     }
 
     pub(crate) fn generation(&self) -> &Arc<Generation> {

@@ -114,7 +114,7 @@ impl Shared {
         let readers = Readers::new(Arc::clone(&generations), options.readers, options.slow.clone(), &checkpointer);
         let read_faults = readers.suspicions().counts();
         let metrics = StoreMetrics { slow: options.slow.clone(), read_faults, ..StoreMetrics::default() };
-        metrics.sessions.set(core.sessions());
+        core.note_sizes(&metrics);
         Arc::new(Self {
             env: env.clone(),
             queue: Queue::default(),
@@ -181,7 +181,7 @@ impl Shared {
     pub(crate) fn publish(&self, core: &Core) {
         self.note_records(core);
         self.applied.send_replace(core.applied().clone());
-        self.metrics.sessions.set(core.sessions());
+        core.note_sizes(&self.metrics);
         let generation = core.generation();
         let is_long = generation.wal_bytes() >= self.options.checkpoint_bytes;
         if is_long || generation.wal_unsynced_bytes() >= self.options.sync_bytes() {
