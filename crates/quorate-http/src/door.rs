@@ -8,9 +8,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use hyper::StatusCode;
 use hyper::body::Body;
 use hyper::header::ORIGIN;
-use hyper::{Method, StatusCode};
 use quorate::users::UserRole;
 use quorate::{Error, Sql};
 use quorate_env::{Env, timeout};
@@ -19,7 +19,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use crate::error::Problem;
 use crate::hrana::{self, Streams};
 use crate::login::Caller;
-use crate::message::{Answer, Content, IDEMPOTENCY_KEY, Request, answer, refusal};
+use crate::message::{Answer, Content, Request, answer, refusal};
 use crate::openapi::OPENAPI;
 use crate::options::{BODY_BYTES_MAX, LARGE_BODIES_MAX, Options, SMALL_BODY_BYTES_MAX};
 use crate::port::is_loopback;
@@ -192,13 +192,8 @@ impl Doors {
     }
 
     async fn dispatch(&self, (endpoint, caller): (Endpoint, Caller), request: &Request) -> Result<Answer, Problem> {
-        if request.headers.contains_key(IDEMPOTENCY_KEY) && request.method != Method::GET {
-            let text =
-                "Idempotency-Key is not supported: without it, each request is done once, but a repeated one again";
-            return Err(Problem::NotOffered(text));
-        }
         let level = request.level()?.unwrap_or(self.0.options.level);
-        let work = Work::new(self.0.sql.at(level), caller, self.0.options.transaction_time);
+        let work = Work::new(self.0.sql.at(level), caller, self.0.options.transaction_time).with_key(request.key()?);
         match endpoint {
             Endpoint::HranaVersion => Ok(answer(StatusCode::OK, Content::Text, "Hrana over HTTP, with JSON\n")),
             Endpoint::Pipeline => hrana::pipeline(self, work, &request.body).await,

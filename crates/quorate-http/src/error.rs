@@ -183,6 +183,7 @@ fn status_of(error: &Error) -> StatusCode {
         // Not 503, which clients retry: the write may have taken effect.
         Error::Unknown(_) => StatusCode::INTERNAL_SERVER_ERROR,
         Error::Forbidden(_) => StatusCode::FORBIDDEN,
+        Error::Failed(failure) if failure.kind == FailureKind::KeyReused => StatusCode::UNPROCESSABLE_ENTITY,
         _ => StatusCode::BAD_REQUEST,
     }
 }

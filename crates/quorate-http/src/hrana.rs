@@ -20,7 +20,7 @@ use crate::door::Doors;
 use crate::error::Problem;
 use crate::json::Json;
 use crate::message::{Answer, Content, answer, with_position};
-use crate::work::Work;
+use crate::work::{KEYED_TRANSACTION, Work};
 
 /// The result of one request of a pipeline, as JSON that is complete but for its frame.
 enum Done {
@@ -34,12 +34,17 @@ pub(crate) async fn pipeline(doors: &Doors, mut work: Work, body: &[u8]) -> Resu
     let body: PipelineBody = decode(body)?;
     body.requests.iter().try_for_each(StreamRequest::check)?;
     let (id, mut stream) = doors.streams().take(body.baton.as_deref(), work.caller())?;
-    let mut is_closed = false;
+    let (mut is_closed, mut is_refused) = (false, false);
     let mut results = Vec::with_capacity(body.requests.len());
     for request in body.requests {
-        let done =
-            if is_closed { Done::Problem(Problem::StreamClosed) } else { serve(&mut stream, &mut work, request).await };
+        let done = match request {
+            _ if is_closed => Done::Problem(Problem::StreamClosed),
+            StreamRequest::Execute { .. } if is_refused => Done::Problem(Problem::NotOffered(KEYED_TRANSACTION)),
+            request => serve(&mut stream, &mut work, request).await,
+        };
         is_closed = is_closed || matches!(done, Done::Ok("close", _));
+        // What was meant to be in the transaction must not run outside of it.
+        is_refused = is_refused || (work.has_key() && matches!(done, Done::Problem(Problem::NotOffered(_))));
         results.push(done);
     }
     let baton = if is_closed { None } else { Some(doors.streams().keep(id, stream, work.caller())?) };

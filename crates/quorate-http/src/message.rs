@@ -12,6 +12,7 @@ use quorate::{Level, Position};
 use serde_json::json;
 
 use crate::error::Problem;
+use crate::options::IDEMPOTENCY_KEY_BYTES_MAX;
 
 /// The header that names the level of the reads of a request.
 pub(crate) const LEVEL: &str = "quorate-level";
@@ -20,7 +21,7 @@ pub(crate) const LEVEL: &str = "quorate-level";
 pub(crate) const POSITION: &str = "quorate-position";
 
 /// The header by which a client asks that a write be done once, however often it is sent.
-pub(crate) const IDEMPOTENCY_KEY: &str = "idempotency-key";
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
 /// An answer.
 pub type Answer = Response<Full<Bytes>>;
@@ -103,6 +104,15 @@ impl Request {
         let level = value.to_str().ok().and_then(level);
         let help = "Quorate-Level is one of: local, linearizable, bounded=5s, at-least=POSITION";
         level.map(Some).ok_or_else(|| Problem::malformed(help))
+    }
+
+    /// Returns the key of the request, if it has one.
+    pub(crate) fn key(&self) -> Result<Option<String>, Problem> {
+        let Some(value) = self.headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
+        let key = value.to_str().ok().filter(|key| (1..=IDEMPOTENCY_KEY_BYTES_MAX).contains(&key.len()));
+        let help =
+            || Problem::malformed(format!("Idempotency-Key has 1 to {IDEMPOTENCY_KEY_BYTES_MAX} visible letters"));
+        key.map(|key| Some(key.to_owned())).ok_or_else(help)
     }
 
     /// Returns the values of the query by name, decoded. A name without `=` has an empty value.

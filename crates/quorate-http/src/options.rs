@@ -32,6 +32,9 @@ pub const STORED_TEXTS_MAX: usize = 256;
 /// The most bytes of the SQL texts that a stream keeps for its client.
 pub const STORED_BYTES_MAX: usize = 4 << 20;
 
+/// The most bytes of the header `Idempotency-Key`.
+pub const IDEMPOTENCY_KEY_BYTES_MAX: usize = 128;
+
 /// The most statements of one request to rqlite's endpoints, and requests or steps of one to Hrana's.
 pub const STATEMENTS_MAX: usize = quorate::limits::COMMANDS_MAX;
 

@@ -39,11 +39,24 @@ impl From<StatementResult> for Ran {
     }
 }
 
+/// The key of a request, which makes each of its writes take effect once, however often the request is sent.
+#[derive(Debug)]
+struct Key {
+    text: String,
+    /// How many writes the request has sent so far. A write is recognised by the key and its number.
+    writes: u32,
+}
+
+/// A transaction consists of reads and writes that differ between two attempts, so there is nothing to recognise.
+pub(crate) const KEYED_TRANSACTION: &str = "a request with Idempotency-Key can't be part of an interactive \
+                                            transaction: send statements that write, alone or as one batch";
+
 /// What one request does.
 #[derive(Debug)]
 pub(crate) struct Work {
     sql: Sql,
     caller: Caller,
+    key: Option<Key>,
     /// How long an interactive transaction may last.
     transaction_time: Duration,
     /// The bytes that its answer may still take.
@@ -55,7 +68,30 @@ pub(crate) struct Work {
 impl Work {
     pub(crate) fn new(sql: Sql, caller: Caller, transaction_time: Duration) -> Self {
         let sql = sql.with_role(caller.role);
-        Self { sql, caller, transaction_time, left: ANSWER_BYTES_MAX, position: None }
+        Self { sql, caller, key: None, transaction_time, left: ANSWER_BYTES_MAX, position: None }
+    }
+
+    /// Returns the same work with the key of its request.
+    pub(crate) fn with_key(self, key: Option<String>) -> Self {
+        Self { key: key.map(|text| Key { text, writes: 0 }), ..self }
+    }
+
+    /// Returns whether the request has a key.
+    pub(crate) fn has_key(&self) -> bool {
+        self.key.is_some()
+    }
+
+    /// Returns the handle for the next write. Users don't share keys.
+    fn writer(&mut self) -> Sql {
+        let Some(key) = &mut self.key else { return self.sql.clone() };
+        key.writes = key.writes.saturating_add(1);
+        let name = self.caller.name.as_deref().unwrap_or_default();
+        self.sql.with_key(format!("{name}\0{}\0{}", key.writes, key.text))
+    }
+
+    /// Fails if the request has a key: it would do a part of a transaction.
+    pub(crate) fn without_key(&self) -> Result<(), Problem> {
+        if self.has_key() { Err(Problem::NotOffered(KEYED_TRANSACTION)) } else { Ok(()) }
     }
 
     /// Returns the same work with other settings of its handle.
@@ -74,8 +110,9 @@ impl Work {
     }
 
     /// Begins an interactive transaction.
-    pub(crate) async fn begin(&self) -> Result<Transaction, Error> {
-        self.sql.with_deadline(self.transaction_time).begin().await
+    pub(crate) async fn begin(&self) -> Result<Transaction, Problem> {
+        self.without_key()?;
+        Ok(self.sql.with_deadline(self.transaction_time).begin().await?)
     }
 
     /// Returns the position of the last write, if there was one.
@@ -113,7 +150,7 @@ impl Work {
     /// Runs statements that write: all of them take effect, or none.
     pub(crate) async fn batch(&mut self, statements: Vec<Bound>) -> Result<Vec<Ran>, Error> {
         self.room()?;
-        let BatchResult { results, position } = self.sql.batch(statements).await?;
+        let BatchResult { results, position } = self.writer().batch(statements).await?;
         self.wrote(position);
         let ran = |result: StatementResult| Ran { position: Some(position), ..result.into() };
         Ok(results.into_iter().map(|result| self.counted(ran(result))).collect())
@@ -122,7 +159,7 @@ impl Work {
     /// Runs statements that write, each by itself, as one entry.
     pub(crate) async fn pipeline(&mut self, statements: Vec<Bound>) -> Result<Vec<Result<Ran, Problem>>, Error> {
         self.room()?;
-        let written = self.sql.pipeline(statements).await?;
+        let written = self.writer().pipeline(statements).await?;
         let position = written.position;
         self.wrote(position);
         let results = written.results.into_iter().map(|result| match result {
@@ -149,6 +186,7 @@ impl Work {
 
     /// Runs a statement of an interactive transaction. If there is no room for its result, it does not run.
     pub(crate) async fn step(&mut self, open: &mut Transaction, (text, params): Bound) -> Result<Ran, Problem> {
+        self.without_key()?;
         self.room()?;
         let result = open.execute(text, params).await.map_err(of_statement)?;
         Ok(self.counted(result.into()))

@@ -93,7 +93,7 @@ impl Proposal {
     }
 
     /// Returns the format level that the parts of the proposal need.
-    fn level_needed(&self) -> u32 {
+    pub fn level_needed(&self) -> u32 {
         let of_key = self.key.as_ref().map_or(BASE_LEVEL, |_| REQUEST_KEYS_LEVEL);
         self.commands.iter().map(Command::level).fold(of_key, u32::max)
     }

@@ -14,6 +14,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use quorate_env::mutant::Mutant;
 use quorate_env::{Cause, Instant, lock, sleep, timeout_at};
+use quorate_model::limits::BASE_LEVEL;
 use quorate_model::{
     Command, CommandResult, ControlCommand, ControlReply, FailureKind, Outcome, Position, Proposal, REQUEST_KEYS_LEVEL,
     SessionId, codec,
@@ -49,6 +50,13 @@ const ATTEMPT_MAX: Duration = Duration::from_secs(64);
 /// The time limit for ending a session.
 const END_MAX: Duration = Duration::from_millis(250);
 
+/// How long a write waits for the format level that it needs, which follows the founding of a cluster or the upgrade of
+/// its last node within about a second.
+const LEVEL_MAX: Duration = Duration::from_secs(5);
+
+/// The pause before such a write is tried again.
+const LEVEL_PAUSE: Duration = Duration::from_millis(100);
+
 const STOPPED: &str = "the node was stopped";
 
 /// A first attempt that is not made by the transport.
@@ -78,7 +86,30 @@ impl Submitter {
 
     /// Runs a proposal that has no session yet, exactly once. An outcome that is a failure is final. The position is
     /// that of the entry that had the effect; it may be an earlier one if the proposal has a key.
-    pub(crate) async fn propose(&self, mut proposal: Proposal, limit: Duration) -> Result<(Position, Outcome), Error> {
+    ///
+    /// A proposal that needs a higher format level waits a little for it.
+    pub(crate) async fn propose(&self, proposal: Proposal, limit: Duration) -> Result<(Position, Outcome), Error> {
+        if proposal.level_needed() == BASE_LEVEL {
+            return self.propose_now(proposal, limit).await;
+        }
+        let latest = self.runtime.inside(Instant::now).map_err(|_| Error::Closed)? + LEVEL_MAX.min(limit);
+        loop {
+            match self.propose_now(proposal.clone(), limit).await {
+                Err(Error::Failed(failure)) if failure.kind == FailureKind::Unsupported => {
+                    let pause = async {
+                        sleep(LEVEL_PAUSE).await;
+                        Instant::now() < latest
+                    };
+                    if !self.runtime.run(pause).await.unwrap_or(false) {
+                        return Err(failure.into());
+                    }
+                }
+                proposed => return proposed,
+            }
+        }
+    }
+
+    async fn propose_now(&self, mut proposal: Proposal, limit: Duration) -> Result<(Position, Outcome), Error> {
         proposal.check_limits()?;
         for (number, command) in proposal.commands.iter().enumerate() {
             self.transport.check(command).map_err(|failure| failure.at(number))?;

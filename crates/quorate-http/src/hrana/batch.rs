@@ -111,7 +111,8 @@ async fn at_once(
     let ran = match does {
         Does::Write => match work.batch(bound).await {
             Ok(ran) => ran,
-            Err(Error::Failed(failure)) if !is_too_much(&failure) => return Ok(None),
+            // With a key this failure is the outcome, whenever the request is sent.
+            Err(Error::Failed(failure)) if !is_too_much(&failure) && !work.has_key() => return Ok(None),
             Err(Error::Failed(failure)) => return Err(failure.into()),
             Err(error) => return Err(error.into()),
         },

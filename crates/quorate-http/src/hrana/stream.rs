@@ -190,6 +190,7 @@ impl Stream {
     }
 
     async fn commit(&mut self, work: &mut Work) -> Result<Ran, Problem> {
+        work.without_key()?;
         match std::mem::take(&mut self.state) {
             State::Autocommit => Err(Problem::Transaction(NOT_BEGUN)),
             State::Begun | State::ReadOnly(_) => Ok(Ran::default()),

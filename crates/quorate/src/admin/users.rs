@@ -2,23 +2,17 @@
 //!
 //! Invariant: a password is hashed here, in the process of the operator; neither it nor a token is sent to a node.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use quorate_env::{Cause, Instant};
-use quorate_model::{ControlCommand, Failure, FailureKind, TokenId, UserCommand, UserRole, Verifier};
+use quorate_env::Cause;
+use quorate_model::{ControlCommand, TokenId, UserCommand, UserRole, Verifier};
 
 use super::{Admin, AdminError, Failed, pause_before, unreadable};
 use crate::error::Error;
 use crate::protocol::users::{Checked, Shown, UserList};
 use crate::protocol::{self, method};
 use crate::users::{Check, Credentials, Denied, Identity, NewToken, PasswordError, UserInfo, hash_password};
-
-/// How long a change waits for the format level that has users to be raised, which follows the founding of a cluster or
-/// the upgrade of its last node within about a second.
-const LEVEL_MAX: Duration = Duration::from_secs(5);
 
 /// The first way in which a new user can log in.
 #[derive(Clone, PartialEq, Eq)]
@@ -145,18 +139,8 @@ impl Admin {
     }
 
     async fn change_users(&self, command: UserCommand) -> Result<(), AdminError> {
-        let waited = self.runtime.inside(Instant::now).map_err(|_| AdminError::Closed)? + LEVEL_MAX.min(self.deadline);
-        loop {
-            let command = ControlCommand::User(command.clone()).into();
-            let error = match self.submitter.write(vec![command], self.deadline).await {
-                Ok(_) => return Ok(()),
-                Err(error) => error,
-            };
-            let is_early = matches!(&error, Error::Failed(Failure { kind: FailureKind::Unsupported, .. }));
-            if !is_early || !self.runtime.run(pause_before(waited)).await.unwrap_or(false) {
-                return Err(not_changed(error));
-            }
-        }
+        let command = ControlCommand::User(command).into();
+        self.submitter.write(vec![command], self.deadline).await.map(drop).map_err(not_changed)
     }
 }
 
