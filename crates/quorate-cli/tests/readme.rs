@@ -66,3 +66,26 @@ fn the_commands_of_the_readme_work() {
     assert!(said.contains("274"), "{said}");
     assert!(said.lines().any(|line| line == "275"), "{said}");
 }
+
+#[test]
+fn the_curl_commands_of_the_http_page_work() {
+    if !Command::new("curl").arg("--version").stdout(Stdio::null()).status().is_ok_and(|status| status.success()) {
+        assert!(std::env::var_os("CI").is_none(), "CI has curl");
+        eprintln!("skipped: there is no curl");
+        return;
+    }
+    let dev = Dev::start(3);
+    let here = tempfile::tempdir().unwrap();
+    symlink(dev.dir.path(), here.path().join("quorate-data")).unwrap();
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/http.md");
+    let text = std::fs::read_to_string(page).unwrap();
+    let block = text.split("```sh\n").find(|block| block.starts_with("url=")).unwrap();
+    let script = block.split("```").next().unwrap();
+    let output = Command::new("sh").args(["-ec", script]).current_dir(here.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}\n{output:?}");
+    // The INSERT was sent twice and done once.
+    assert!(said.contains(r#""values":[[1]]"#), "{said}");
+    assert!(said.contains(r#"{"moons":2,"name":"Mars"}"#) || said.contains(r#"{"name":"Mars","moons":2}"#), "{said}");
+    assert!(said.contains(r#""value":"42""#) && said.ends_with("{\"ready\":true}\n"), "{said}");
+}
