@@ -1,8 +1,8 @@
-// @libsql/client over HTTP: node libsql.cjs URL
+// @libsql/client over HTTP: node libsql.cjs URL [TOKEN]
 const assert = require("node:assert/strict");
 const { createClient } = require("@libsql/client");
 
-const url = process.argv[2];
+const [url, authToken] = process.argv.slice(2);
 
 async function fails(code, run) {
     await assert.rejects(run, (error) => {
@@ -12,7 +12,7 @@ async function fails(code, run) {
 }
 
 async function main() {
-    const client = createClient({ url, intMode: "bigint" });
+    const client = createClient({ url, authToken, intMode: "bigint" });
     await client.executeMultiple("CREATE TABLE users (id INTEGER PRIMARY KEY, name TEXT UNIQUE); CREATE TABLE blobs (b);");
 
     const ann = await client.execute({ sql: "INSERT INTO users (name) VALUES (?)", args: ["ann"] });

@@ -1,4 +1,4 @@
-"""libsql-client over HTTP: python libsql.py URL"""
+"""libsql-client over HTTP: python libsql.py URL [TOKEN]"""
 
 import asyncio
 import sys
@@ -6,8 +6,8 @@ import sys
 import libsql_client
 
 
-async def main(url):
-    async with libsql_client.create_client(url) as client:
+async def main(url, token=None):
+    async with libsql_client.create_client(url, auth_token=token) as client:
         await client.execute("CREATE TABLE users (id INTEGER PRIMARY KEY, name TEXT UNIQUE, data BLOB)")
         done = await client.execute("INSERT INTO users (name, data) VALUES (?, ?)", ["ann", b"\x00\xff"])
         assert (done.rows_affected, done.last_insert_rowid) == (1, 1), done
@@ -26,4 +26,4 @@ async def main(url):
     print("passed")
 
 
-asyncio.run(main(sys.argv[1]))
+asyncio.run(main(*sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""pyrqlite: python rqlite.py URL"""
+"""pyrqlite: python rqlite.py URL [NAME:PASSWORD]"""
 
 import sys
 from urllib.parse import urlparse
@@ -6,7 +6,9 @@ from urllib.parse import urlparse
 import pyrqlite.dbapi2 as dbapi2
 
 url = urlparse(sys.argv[1])
-connection = dbapi2.connect(host=url.hostname, port=url.port)
+# It breaks the line after 57 letters of both, so a token as the password is too long for it.
+login = dict(zip(("user", "password"), sys.argv[2].split(":"))) if len(sys.argv) > 2 else {}
+connection = dbapi2.connect(scheme=url.scheme, host=url.hostname, port=url.port, **login)
 with connection.cursor() as cursor:
     cursor.execute("CREATE TABLE foo (id INTEGER NOT NULL PRIMARY KEY, name TEXT UNIQUE, data BLOB)")
     cursor.execute("INSERT INTO foo (name, data) VALUES (?, ?)", ("ann", b"\x00\xff"))

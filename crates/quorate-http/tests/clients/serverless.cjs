@@ -1,11 +1,11 @@
-// @tursodatabase/serverless: node serverless.cjs URL
+// @tursodatabase/serverless: node serverless.cjs URL [TOKEN]
 const assert = require("node:assert/strict");
 const { connect } = require("@tursodatabase/serverless");
 
-const url = process.argv[2];
+const [url, authToken] = process.argv.slice(2);
 
 async function main() {
-    const db = connect({ url });
+    const db = connect({ url, authToken });
     await db.exec("CREATE TABLE users (id INTEGER PRIMARY KEY, name TEXT UNIQUE); CREATE TABLE log (x)");
 
     const insert = await db.prepare("INSERT INTO users (name) VALUES (?)");

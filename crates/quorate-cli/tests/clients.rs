@@ -1,0 +1,121 @@
+//! Real clients, unmodified, on a cluster of three processes with TLS and users: at the port of a node, and at that of a
+//! proxy. `.ci/clients` installs them; one that is not installed is skipped, with a message.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    clippy::print_stderr,
+    reason = "tests run real processes and stop at the first surprise"
+)]
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use support::servers::{Servers, free_ports};
+use support::{QUORATE, quorate, quorate_reads, succeeded, wait_until};
+
+/// The scripts of the clients, what each needs, and whether it logs in by a password.
+const CLIENTS: [(&str, &str, bool); 5] = [
+    ("libsql.cjs", "@libsql/client", false),
+    ("serverless.cjs", "@tursodatabase/serverless", false),
+    ("rqlite.cjs", "rqlite-js", false),
+    ("libsql.py", "libsql_client", false),
+    ("rqlite.py", "pyrqlite", true),
+];
+
+/// Ends the proxy with the test.
+struct Proxy(Child);
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Returns the directory of the clients: the one that `.ci/clients` uses.
+fn installed() -> PathBuf {
+    if let Some(directory) = std::env::var_os("QUORATE_CLIENTS") {
+        return directory.into();
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from).join("clients")
+}
+
+/// Returns the command of a client's script; `None` if the client is not installed.
+fn command(script: &str, package: &str) -> Option<Command> {
+    let (npm, python) = (installed().join("npm/node_modules"), installed().join("python"));
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../quorate-http/tests/clients").join(script);
+    let mut command = if script.ends_with(".cjs") {
+        npm.join(package).exists().then(|| Command::new("node"))?
+    } else {
+        python.join("bin/python").exists().then(|| Command::new(python.join("bin/python")))?
+    };
+    command.arg(path).env("NODE_PATH", npm);
+    Some(command)
+}
+
+fn http_of(servers: &Servers, name: &str) -> String {
+    let text = std::fs::read_to_string(servers.config(name)).unwrap();
+    let line = text.lines().find(|line| line.starts_with("http.listen = ")).unwrap();
+    line.split('"').nth(1).unwrap().to_owned()
+}
+
+#[test]
+fn clients_work_over_tls_with_users_at_a_node_and_at_a_proxy() {
+    if CLIENTS.iter().all(|(script, package, _)| command(script, package).is_none()) {
+        eprintln!("skipped: no client is installed; .ci/clients installs them");
+        return;
+    }
+    let mut servers = Servers::init(3);
+    for name in ["a", "b", "c"] {
+        servers.configure(name, "http.sql", "true");
+        servers.serve(name);
+    }
+    let config = servers.config("a");
+    let config = config.to_str().unwrap();
+    let list = ["users", "list", "--config", config];
+    wait_until("the administrator", || String::from_utf8_lossy(&quorate(&list).stdout).contains("admin  admin"));
+    let app = ["users", "add", "app", "--role", "write", "--config", config];
+    succeeded(&quorate_reads(&app, "correct horse\n"));
+    let token = succeeded(&quorate(&["users", "token", "app", "--config", config]));
+    let path = |name: &str| servers.dir.path().join(name).to_str().unwrap().to_owned();
+
+    let listen = format!("127.0.0.1:{}", free_ports(1)[0]);
+    let mut proxy = Command::new(QUORATE);
+    proxy.args(["proxy", "--listen", &listen, "--config", config, "--until-stdin-closes"]);
+    proxy.args(["--certificate", &path("b.crt"), "--key", &path("b.key")]).stdin(Stdio::piped());
+    let _proxy = Proxy(proxy.stderr(Stdio::null()).spawn().unwrap());
+
+    for door in [http_of(&servers, "b"), listen] {
+        for (script, package, by_password) in CLIENTS {
+            let Some(mut client) = command(script, package) else {
+                eprintln!("skipped: {package} is not installed");
+                continue;
+            };
+            for table in ["users", "blobs", "log", "foo", "migrated"] {
+                servers.value(&format!("DROP TABLE IF EXISTS {table}"));
+            }
+            let login = if by_password { "app:correct horse" } else { token.trim() };
+            client.arg(format!("https://{door}")).arg(login);
+            client.env("NODE_EXTRA_CA_CERTS", path("ca.crt")).env("SSL_CERT_FILE", path("ca.crt"));
+            let mut output = None;
+            wait_until("the door", || {
+                let ran = client.output().unwrap();
+                // Until the proxy has connected, it answers 503.
+                let is_early = String::from_utf8_lossy(&ran.stderr).contains("has not answered the proxy yet");
+                output = Some(ran);
+                !is_early
+            });
+            let output = output.unwrap();
+            let said = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+            let has_passed = output.status.success() && said.0.trim_end() == "passed";
+            assert!(has_passed, "{script} at {door}: {}{}", said.0, said.1);
+        }
+    }
+}
