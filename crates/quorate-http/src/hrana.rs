@@ -7,12 +7,13 @@ mod describe;
 mod encode;
 mod stream;
 mod streams;
+mod texts;
 
 use hyper::StatusCode;
 
 pub(crate) use decode::fuzz_pipeline;
 use decode::{CursorBody, PipelineBody, StreamRequest, decode};
-use encode::{write_cursor, write_problem, write_results};
+use encode::{Cursor, write_problem, write_response};
 use stream::Stream;
 pub(crate) use streams::Streams;
 
@@ -22,7 +23,7 @@ use crate::json::Json;
 use crate::message::{Answer, Content, answer, with_position};
 use crate::work::{KEYED_TRANSACTION, Work};
 
-/// The result of one request of a pipeline, as JSON that is complete but for its frame.
+/// The result of one request, as JSON that is complete but for its frame.
 enum Done {
     /// The response, with its type.
     Ok(&'static str, Option<Json>),
@@ -67,7 +68,12 @@ pub(crate) async fn cursor(doors: &Doors, mut work: Work, body: &[u8]) -> Result
     frame(&mut json, doors, Some(&baton));
     json.raw("}\n");
     match done {
-        Ok(results) => write_cursor(&mut json, &results),
+        Ok(results) => {
+            let mut cursor = Cursor::new(results);
+            while cursor.write_next(&mut json) {
+                json.raw("\n");
+            }
+        }
         Err(problem) => {
             json.raw("{\"type\":\"error\",\"error\":");
             write_problem(&mut json, &problem);
@@ -109,7 +115,7 @@ fn frame(json: &mut Json, doors: &Doors, baton: Option<&str>) {
     field(",\"base_url\":", doors.options().base_url.as_deref());
 }
 
-/// Serves one request of a pipeline.
+/// Serves one request on a stream.
 async fn serve(stream: &mut Stream, work: &mut Work, request: StreamRequest) -> Done {
     let kind = request.kind();
     let served = match request {
@@ -134,9 +140,9 @@ async fn serve(stream: &mut Stream, work: &mut Work, request: StreamRequest) -> 
             Ok(sql) => describe::describe(stream, work, &sql).await.map(Some),
             Err(problem) => Err(problem),
         },
-        StreamRequest::StoreSql { sql_id, sql } => stream.store(sql_id, sql).map(|()| None),
+        StreamRequest::StoreSql { sql_id, sql } => stream.texts.store(sql_id, sql).map(|()| None),
         StreamRequest::CloseSql { sql_id } => {
-            stream.forget(sql_id);
+            stream.texts.forget(sql_id);
             Ok(None)
         }
         StreamRequest::GetAutocommit => {
@@ -150,7 +156,11 @@ async fn serve(stream: &mut Stream, work: &mut Work, request: StreamRequest) -> 
 
 fn write_done(json: &mut Json, done: Done) {
     match done {
-        Done::Ok(kind, result) => write_results(json, kind, result),
+        Done::Ok(kind, result) => {
+            json.raw("{\"type\":\"ok\",\"response\":");
+            write_response(json, kind, result);
+            json.raw("}");
+        }
         Done::Problem(problem) => {
             json.raw("{\"type\":\"error\",\"error\":");
             write_problem(json, &problem);

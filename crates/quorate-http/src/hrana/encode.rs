@@ -78,38 +78,74 @@ pub(super) fn batch(results: &[StepResult]) -> Json {
     json
 }
 
-/// Writes the results of a batch as the entries of a cursor.
-pub(super) fn write_cursor(json: &mut Json, results: &[StepResult]) {
-    for (result, step) in results.iter().zip(0_u32..) {
-        match &result.ran {
-            None => {}
-            Some(Err(problem)) => {
-                json.raw("{\"type\":\"step_error\",\"step\":").integer(step).raw(",\"error\":");
-                write_problem(json, problem);
-                json.raw("}\n");
-            }
-            Some(Ok(ran)) => {
-                json.raw("{\"type\":\"step_begin\",\"step\":").integer(step).raw(",\"cols\":");
-                write_columns(json, ran.rows.columns());
-                json.raw("}\n");
-                for row in ran.rows.iter().filter(|_| result.want_rows) {
-                    json.raw("{\"type\":\"row\",\"row\":").list(row.values(), write_value).raw("}\n");
+/// The results of a batch as the entries of a cursor, which are written one by one.
+#[derive(Debug)]
+pub(super) struct Cursor {
+    results: Vec<StepResult>,
+    step: usize,
+    /// The next row of the step; `None` before its first entry.
+    row: Option<usize>,
+}
+
+impl Cursor {
+    pub(super) fn new(results: Vec<StepResult>) -> Self {
+        Self { results, step: 0, row: None }
+    }
+
+    /// Writes the next entry; returns whether there was one.
+    pub(super) fn write_next(&mut self, json: &mut Json) -> bool {
+        while let Some(result) = self.results.get(self.step) {
+            match (&result.ran, self.row) {
+                (None, _) => {
+                    self.step += 1;
+                    continue;
                 }
-                json.raw("{\"type\":\"step_end\",");
-                write_counts(json, ran);
-                json.raw("}\n");
+                (Some(Err(problem)), _) => {
+                    json.raw("{\"type\":\"step_error\",\"step\":").integer(number(self.step)).raw(",\"error\":");
+                    write_problem(json, problem);
+                    json.raw("}");
+                    self.step += 1;
+                }
+                (Some(Ok(ran)), None) => {
+                    json.raw("{\"type\":\"step_begin\",\"step\":").integer(number(self.step)).raw(",\"cols\":");
+                    write_columns(json, ran.rows.columns());
+                    json.raw("}");
+                    self.row = Some(0);
+                }
+                (Some(Ok(ran)), Some(row)) => {
+                    if let Some(values) = ran.rows.get(row).filter(|_| result.want_rows) {
+                        json.raw("{\"type\":\"row\",\"row\":").list(values.values(), write_value).raw("}");
+                        self.row = Some(row + 1);
+                    } else {
+                        json.raw("{\"type\":\"step_end\",");
+                        write_counts(json, ran);
+                        json.raw("}");
+                        (self.step, self.row) = (self.step + 1, None);
+                    }
+                }
             }
+            return true;
         }
+        false
     }
 }
 
-/// Writes one successful result of a pipeline.
-pub(super) fn write_results(json: &mut Json, kind: &str, result: Option<Json>) {
-    json.raw("{\"type\":\"ok\",\"response\":{\"type\":").string(kind);
+/// Returns the number of a step, of which there are few.
+fn number(step: usize) -> i128 {
+    i128::try_from(step).unwrap_or(i128::MAX)
+}
+
+/// Writes the response to a request.
+pub(super) fn write_response(json: &mut Json, kind: &str, result: Option<Json>) {
+    json.raw("{\"type\":").string(kind);
     if let Some(result) = result {
-        json.raw(if kind == "get_autocommit" { ",\"is_autocommit\":" } else { ",\"result\":" }).append(result);
+        let name = match kind {
+            "get_autocommit" => ",\"is_autocommit\":",
+            _ => ",\"result\":",
+        };
+        json.raw(name).append(result);
     }
-    json.raw("}}");
+    json.raw("}");
 }
 
 /// Writes a problem.

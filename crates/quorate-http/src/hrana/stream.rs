@@ -5,14 +5,12 @@
 //!   transaction first.
 //! - Dropping a stream rolls back its transaction.
 
-use std::collections::BTreeMap;
-
 use quorate::{Error, Rows, Snapshot, Transaction, Value};
 use quorate_env::Cause;
 
 use super::decode::{Stmt, Text};
+use super::texts::Texts;
 use crate::error::Problem;
-use crate::options::{STORED_BYTES_MAX, STORED_TEXTS_MAX};
 use crate::text::{Begin, Kind, bind, split};
 use crate::work::{Bound, Ran, Work};
 
@@ -38,7 +36,8 @@ enum State {
 #[derive(Debug, Default)]
 pub(super) struct Stream {
     state: State,
-    stored: BTreeMap<i32, String>,
+    /// The stored texts that its statements may refer to.
+    pub(super) texts: Texts,
     /// Whether the client has turned off the enforcement of foreign keys, which has no effect.
     foreign_keys_are_off: bool,
 }
@@ -75,10 +74,10 @@ impl Stream {
         match (text.sql, text.sql_id) {
             (Some(sql), _) => Ok(sql),
             (None, id) => {
-                let stored = id.and_then(|id| self.stored.get(&id));
+                let stored = id.and_then(|id| self.texts.get(id));
                 let missing =
                     || Problem::StoredText(format!("no SQL is stored under the id {}", id.unwrap_or_default()));
-                stored.cloned().ok_or_else(missing)
+                stored.map(str::to_owned).ok_or_else(missing)
             }
         }
     }
@@ -86,27 +85,7 @@ impl Stream {
     /// Returns the text of a statement.
     pub(super) fn text_of<'a>(&'a self, stmt: &'a Stmt) -> Option<&'a str> {
         let (sql, id) = stmt.number();
-        sql.or_else(|| self.stored.get(&id?).map(String::as_str))
-    }
-
-    /// Stores a text of SQL.
-    pub(super) fn store(&mut self, id: i32, sql: String) -> Result<(), Problem> {
-        if self.stored.contains_key(&id) {
-            return Err(Problem::StoredText(format!("SQL is stored under the id {id} already; close it first")));
-        }
-        let bytes = self.stored.values().fold(sql.len(), |sum, text| sum.saturating_add(text.len()));
-        if self.stored.len() >= STORED_TEXTS_MAX || bytes > STORED_BYTES_MAX {
-            let text =
-                format!("a stream stores at most {STORED_TEXTS_MAX} texts and {STORED_BYTES_MAX} bytes; close some");
-            return Err(Problem::StoredText(text));
-        }
-        self.stored.insert(id, sql);
-        Ok(())
-    }
-
-    /// Forgets a stored text.
-    pub(super) fn forget(&mut self, id: i32) {
-        self.stored.remove(&id);
+        sql.or_else(|| self.texts.get(id?))
     }
 
     /// Returns a statement with the values of its parameters.
