@@ -166,6 +166,24 @@ async fn what_needs_foreign_keys_to_be_off_is_refused() {
     assert_eq!(server.count("c").await, 1, "no row was removed by a cascade");
 }
 
+/// Otherwise a small request could have a stored text copied as often as it has steps.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stored_text_that_is_repeated_too_often_runs_step_by_step() {
+    let server = Server::start().await;
+    // Together the copies have more bytes than the body of a request may have.
+    let copies = 40;
+    let long = format!("SELECT 1 /*{}*/", "x".repeat(500_000));
+    let mut steps = vec![step("BEGIN READONLY")];
+    steps.extend(std::iter::repeat_n(json!({ "stmt": { "sql_id": 1 } }), copies));
+    steps.push(step("COMMIT"));
+    let requests = json!([
+        { "type": "store_sql", "sql_id": 1, "sql": long },
+        { "type": "batch", "batch": { "steps": steps } },
+    ]);
+    let (_, results) = server.pipeline(None, requests);
+    assert_eq!(shape(&results[1]["response"]["result"]), "r".repeat(copies + 2));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cursor_has_the_same_results_line_by_line() {
     let server = Server::start().await;

@@ -14,6 +14,7 @@ use quorate::{Error, Failure, FailureKind};
 use super::decode::{Batch, Condition, Step};
 use super::stream::Stream;
 use crate::error::Problem;
+use crate::options::BODY_BYTES_MAX;
 use crate::text::{Begin, Kind};
 use crate::work::{Bound, Ran, Work};
 
@@ -131,9 +132,14 @@ fn is_too_much(failure: &Failure) -> bool {
     matches!(failure.kind, FailureKind::Budget | FailureKind::Rejected)
 }
 
-/// Returns the statements between `BEGIN` and `COMMIT`; `None` if one would be refused by the stream.
+/// Returns the statements between `BEGIN` and `COMMIT`; `None` if one would be refused by the stream, or if a stored
+/// text would be copied so often that they take more memory than a request may.
 fn statements(stream: &Stream, steps: &[Option<Step>]) -> Option<Vec<Bound>> {
     let between = steps.get(1..steps.len().checked_sub(1)?)?;
+    let texts = between.iter().flatten().filter_map(|step| stream.text_of(&step.stmt));
+    if texts.fold(0_usize, |sum, text| sum.saturating_add(text.len())) > BODY_BYTES_MAX {
+        return None;
+    }
     between.iter().map(|step| stream.bound(step.as_ref()?.stmt.clone()).ok()).collect()
 }
 
@@ -149,4 +155,27 @@ async fn reads(work: &mut Work, statements: Vec<Bound>) -> Result<Option<Vec<Ran
         }
     }
     Ok(Some(all))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
+
+    use super::*;
+    use crate::hrana::decode::decode;
+
+    #[test]
+    fn a_stored_text_is_copied_as_often_as_its_copies_fit_into_a_body() {
+        let mut stream = Stream::default();
+        let text = format!("SELECT 1 --{}", "x".repeat(1 << 20));
+        let most = BODY_BYTES_MAX / text.len();
+        stream.texts.store(7, text).unwrap();
+        // The first and the last step are those that begin and end the transaction.
+        let copied = |copies: usize| {
+            let step = || decode::<Step>(br#"{"stmt":{"sql_id":7}}"#).unwrap();
+            let steps: Vec<_> = (0..copies + 2).map(|_| Some(step())).collect();
+            statements(&stream, &steps).map(|bound| bound.len())
+        };
+        assert_eq!((copied(most), copied(most + 1)), (Some(most), None));
+    }
 }
