@@ -8,18 +8,18 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
-use hyper::StatusCode;
 use hyper::body::Body;
 use hyper::header::ORIGIN;
-use quorate::users::UserRole;
-use quorate::{Error, Sql};
+use hyper::{HeaderMap, StatusCode};
+use quorate::users::{Credentials, UserRole};
+use quorate::{Error, Level, Sql};
 use quorate_env::{Env, timeout};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::error::Problem;
-use crate::hrana::{self, Streams};
-use crate::login::Caller;
-use crate::message::{Answer, Content, Request, answer, refusal};
+use crate::hrana::{self, Streams, socket};
+use crate::login::{Caller, credentials};
+use crate::message::{Answer, Content, IDEMPOTENCY_KEY, Request, answer, level_of, refusal};
 use crate::openapi::OPENAPI;
 use crate::options::{BODY_BYTES_MAX, LARGE_BODIES_MAX, Options, SMALL_BODY_BYTES_MAX};
 use crate::port::is_loopback;
@@ -38,7 +38,7 @@ struct Inner {
     options: Options,
     streams: Streams,
     /// The turns of large bodies.
-    large: Semaphore,
+    large: Arc<Semaphore>,
     /// Whether other machines can reach the doors, so that nobody is let in while there are no users.
     is_exposed: bool,
 }
@@ -46,6 +46,7 @@ struct Inner {
 /// An endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Endpoint {
+    /// Hrana over WebSocket for those who ask for one.
     HranaVersion,
     Pipeline,
     Cursor,
@@ -56,7 +57,8 @@ enum Endpoint {
 }
 
 /// The paths of all endpoints but those of rqlite.
-const PATHS: [(&str, Endpoint); 8] = [
+const PATHS: [(&str, Endpoint); 9] = [
+    ("/", Endpoint::HranaVersion),
     ("/v2", Endpoint::HranaVersion),
     ("/v3", Endpoint::HranaVersion),
     ("/v2/pipeline", Endpoint::Pipeline),
@@ -113,7 +115,8 @@ impl Doors {
 
     fn make(env: &Env, sql: Sql, options: Options, is_exposed: bool) -> Self {
         let streams = Streams::new(env, options.stream_idle, options.transaction_time);
-        Self(Arc::new(Inner { sql, options, streams, large: Semaphore::new(LARGE_BODIES_MAX), is_exposed }))
+        let large = Arc::new(Semaphore::new(LARGE_BODIES_MAX));
+        Self(Arc::new(Inner { sql, options, streams, large, is_exposed }))
     }
 
     /// Returns whether the doors have an endpoint at a path.
@@ -125,11 +128,15 @@ impl Doors {
     /// within [`BODY_TIME_MAX`], and nothing of someone who is not let in.
     ///
     /// If the future is dropped, so are the request's transaction and its stream.
-    pub async fn serve<B>(&self, request: hyper::Request<B>, from: &str) -> Answer
+    pub async fn serve<B>(&self, mut request: hyper::Request<B>, from: &str) -> Answer
     where
         B: Body<Data = Bytes> + Send,
         B::Error: Into<Box<dyn StdError + Send + Sync>>,
     {
+        if socket::is_asked_for(&request) && Endpoint::of(request.uri().path()) == Some(Endpoint::HranaVersion) {
+            let opened = self.open_socket(&mut request, from).await;
+            return opened.unwrap_or_else(|problem| refusal(&problem));
+        }
         let (head, body) = request.into_parts();
         let (path, query) = (head.uri.path().to_owned(), head.uri.query().unwrap_or_default().to_owned());
         let mut request = Request { method: head.method, path, query, headers: head.headers, body: Bytes::new() };
@@ -162,10 +169,44 @@ impl Doors {
         if !allowed.split(", ").any(|method| method == request.method.as_str()) {
             return Err(Problem::Method(allowed));
         }
-        self.check_origin(request)?;
+        self.check_origin(&request.headers)?;
         let Some(role) = endpoint.role() else { return Ok((endpoint, Caller::anyone())) };
         let caller = Caller::of(self.0.options.users.as_ref(), &request.headers, from, role).await?;
-        if caller.name.is_none() && self.0.is_exposed { Err(Problem::Open) } else { Ok((endpoint, caller)) }
+        Ok((endpoint, self.let_in(caller)?))
+    }
+
+    /// Refuses everyone while there are no users, if other machines can reach the doors.
+    fn let_in(&self, caller: Caller) -> Result<Caller, Problem> {
+        if caller.name.is_none() && self.0.is_exposed { Err(Problem::Open) } else { Ok(caller) }
+    }
+
+    /// Returns who shows these credentials, or nothing, from this address, if the role permits it.
+    pub(crate) async fn caller(
+        &self,
+        shown: Option<&Credentials>,
+        from: &str,
+        needs: UserRole,
+    ) -> Result<Caller, Problem> {
+        self.let_in(Caller::by(self.0.options.users.as_ref(), shown, from, needs).await?)
+    }
+
+    /// Makes a request a WebSocket. Someone who shows nothing to log in has to do so by a hello.
+    async fn open_socket<B>(&self, request: &mut hyper::Request<B>, from: &str) -> Result<Answer, Problem> {
+        self.check_origin(request.headers())?;
+        if request.headers().contains_key(IDEMPOTENCY_KEY) {
+            return Err(Problem::NotOffered(
+                "Idempotency-Key is not offered over WebSocket; send the request over HTTP",
+            ));
+        }
+        let level = level_of(request.headers())?.unwrap_or(self.0.options.level);
+        let shown = match self.0.options.users {
+            Some(_) => credentials(request.headers())?,
+            None => None,
+        };
+        if shown.is_some() {
+            self.caller(shown.as_ref(), from, UserRole::Read).await?;
+        }
+        socket::open(self, request, level, shown, from)
     }
 
     /// Reads a body. What is returned with it is held until the answer is there, because until then the body is in
@@ -192,10 +233,12 @@ impl Doors {
     }
 
     async fn dispatch(&self, (endpoint, caller): (Endpoint, Caller), request: &Request) -> Result<Answer, Problem> {
-        let level = request.level()?.unwrap_or(self.0.options.level);
-        let work = Work::new(self.0.sql.at(level), caller, self.0.options.transaction_time).with_key(request.key()?);
+        let level = level_of(&request.headers)?.unwrap_or(self.0.options.level);
+        let work = self.work(level, caller).with_key(request.key()?);
         match endpoint {
-            Endpoint::HranaVersion => Ok(answer(StatusCode::OK, Content::Text, "Hrana over HTTP, with JSON\n")),
+            Endpoint::HranaVersion => {
+                Ok(answer(StatusCode::OK, Content::Text, "Hrana over HTTP and WebSocket, with JSON\n"))
+            }
             Endpoint::Pipeline => hrana::pipeline(self, work, &request.body).await,
             Endpoint::Cursor => hrana::cursor(self, work, &request.body).await,
             Endpoint::Execute1 => hrana::stateless(work, &request.body, false).await,
@@ -206,13 +249,23 @@ impl Doors {
     }
 
     /// Refuses requests of web pages whose origin is not allowed.
-    fn check_origin(&self, request: &Request) -> Result<(), Problem> {
-        let Some(origin) = request.headers.get(ORIGIN) else { return Ok(()) };
+    fn check_origin(&self, headers: &HeaderMap) -> Result<(), Problem> {
+        let Some(origin) = headers.get(ORIGIN) else { return Ok(()) };
         let origin = String::from_utf8_lossy(origin.as_bytes());
         if self.0.options.origins.iter().any(|allowed| allowed == &origin) {
             return Ok(());
         }
         Err(Problem::Origin(origin.into_owned()))
+    }
+
+    /// Returns what a request does with its handle.
+    pub(crate) fn work(&self, level: Level, caller: Caller) -> Work {
+        Work::new(self.0.sql.at(level), caller, self.0.options.transaction_time)
+    }
+
+    /// Returns the turns of large bodies and messages.
+    pub(crate) fn large(&self) -> Arc<Semaphore> {
+        Arc::clone(&self.0.large)
     }
 
     pub(crate) fn options(&self) -> &Options {

@@ -34,6 +34,15 @@ pub(crate) enum Problem {
     /// A request after `close` on the same stream.
     #[error("the stream is closed; open a new one")]
     StreamClosed,
+    /// A cursor that is not open.
+    #[error("no cursor is open under this id; its batch may have failed, or its stream was closed")]
+    CursorClosed,
+    /// All cursors are in use.
+    #[error("all {0} cursors of the connection are in use; close some")]
+    TooManyCursors(usize),
+    /// The handshake of another version of WebSocket.
+    #[error("only version 13 of WebSocket is spoken")]
+    WebSocketVersion,
     /// A stored SQL text that is not there, is there already, or is too much.
     #[error("{0}")]
     StoredText(String),
@@ -93,6 +102,9 @@ impl Problem {
             Self::BatonInvalid => "BATON_INVALID",
             Self::TooManyStreams(_) => "TOO_MANY_STREAMS",
             Self::StreamClosed => "STREAM_CLOSED",
+            Self::CursorClosed => "CURSOR_CLOSED",
+            Self::TooManyCursors(_) => "TOO_MANY_CURSORS",
+            Self::WebSocketVersion => "UPGRADE_REQUIRED",
             Self::StoredText(_) => "SQL_STORE_INVALID",
             Self::TransactionLost(_) => "TRANSACTION_ABORTED",
             Self::Transaction(_) => "SQLITE_ERROR",
@@ -119,11 +131,15 @@ impl Problem {
             | Self::StreamExpired
             | Self::BatonInvalid
             | Self::StreamClosed
+            | Self::CursorClosed
             | Self::StoredText(_)
             | Self::Transaction(_)
             | Self::ReadOnly
             | Self::ForeignKeysOff => StatusCode::BAD_REQUEST,
-            Self::TooManyStreams(_) | Self::TransactionLost(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::TooManyStreams(_) | Self::TooManyCursors(_) | Self::TransactionLost(_) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+            Self::WebSocketVersion => StatusCode::UPGRADE_REQUIRED,
             Self::NotOffered(_) => StatusCode::NOT_IMPLEMENTED,
             Self::Origin(_) | Self::Open | Self::Denied(Denied::Forbidden { .. }) => StatusCode::FORBIDDEN,
             Self::Denied(Denied::TooMany(_)) => StatusCode::TOO_MANY_REQUESTS,

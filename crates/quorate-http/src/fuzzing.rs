@@ -7,6 +7,11 @@ pub fn hrana(body: &[u8]) -> bool {
     crate::hrana::fuzz_pipeline(body)
 }
 
+/// Reads a text as a message of Hrana over WebSocket; returns whether it is one that can be served.
+pub fn hrana_socket(text: &[u8]) -> bool {
+    crate::hrana::socket::fuzz_message(text)
+}
+
 /// Reads a body as the requests of rqlite do; returns the number of statements with parameters that match.
 pub fn rqlite(body: &[u8]) -> usize {
     crate::rqlite::fuzz_statements(body)

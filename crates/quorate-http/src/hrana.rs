@@ -5,6 +5,7 @@ mod batch;
 mod decode;
 mod describe;
 mod encode;
+pub(crate) mod socket;
 mod stream;
 mod streams;
 mod texts;
@@ -24,6 +25,7 @@ use crate::message::{Answer, Content, answer, with_position};
 use crate::work::{KEYED_TRANSACTION, Work};
 
 /// The result of one request, as JSON that is complete but for its frame.
+#[derive(Debug)]
 enum Done {
     /// The response, with its type.
     Ok(&'static str, Option<Json>),

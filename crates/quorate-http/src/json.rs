@@ -89,6 +89,11 @@ impl Json {
         self
     }
 
+    /// Returns the number of bytes written so far.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     pub(crate) fn into_bytes(self) -> Vec<u8> {
         self.0
     }

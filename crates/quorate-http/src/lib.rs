@@ -23,7 +23,7 @@
 //!   named constants.
 //! - A transaction of a client that goes away is rolled back.
 //! - Each request is checked against the users of the cluster, before its body is read, and its statements against the
-//!   role of its user.
+//!   role of its user. Over WebSocket, it is checked when it begins.
 
 #![forbid(unsafe_code)]
 

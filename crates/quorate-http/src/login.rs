@@ -32,8 +32,21 @@ impl Caller {
         from: &str,
         needs: UserRole,
     ) -> Result<Self, Problem> {
+        if users.is_none() {
+            return Ok(Self::anyone());
+        }
+        Self::by(users, credentials(headers)?.as_ref(), from, needs).await
+    }
+
+    /// Returns who shows these credentials, or nothing, from this address, if the role permits it.
+    pub(crate) async fn by(
+        users: Option<&Users>,
+        shown: Option<&Credentials>,
+        from: &str,
+        needs: UserRole,
+    ) -> Result<Self, Problem> {
         let Some(users) = users else { return Ok(Self::anyone()) };
-        let identity = users.check(credentials(headers)?.as_ref(), from).await?;
+        let identity = users.check(shown, from).await?;
         identity.needs(needs)?;
         Ok(Self { name: identity.name().map(str::to_owned), role: identity.role() })
     }
@@ -55,7 +68,7 @@ pub async fn require(users: &Users, headers: &HeaderMap, from: &str, role: UserR
 
 /// Returns the credentials in the headers, if there are some. Clients that know no other way may send a token as a
 /// password.
-fn credentials(headers: &HeaderMap) -> Result<Option<Credentials>, Problem> {
+pub(crate) fn credentials(headers: &HeaderMap) -> Result<Option<Credentials>, Problem> {
     let Some(value) = headers.get(AUTHORIZATION) else { return Ok(None) };
     let (scheme, value) = value.to_str().ok().and_then(|text| text.split_once(' ')).ok_or(Denied::Wrong)?;
     let value = value.trim();

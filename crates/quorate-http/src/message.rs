@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use hyper::header::{
+    ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER, SEC_WEBSOCKET_VERSION, UPGRADE, WWW_AUTHENTICATE,
+};
 use hyper::{HeaderMap, Method, Response, StatusCode};
 use quorate::types::{Epoch, GroupId};
 use quorate::users::Denied;
@@ -21,7 +23,7 @@ pub(crate) const LEVEL: &str = "quorate-level";
 pub(crate) const POSITION: &str = "quorate-position";
 
 /// The header by which a client asks that a write be done once, however often it is sent.
-const IDEMPOTENCY_KEY: &str = "idempotency-key";
+pub(crate) const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
 /// An answer.
 pub type Answer = Response<Full<Bytes>>;
@@ -81,6 +83,10 @@ pub(crate) fn refusal(problem: &Problem) -> Answer {
                 headers.append(WWW_AUTHENTICATE, HeaderValue::from_static(scheme));
             }
         }
+        Problem::WebSocketVersion => {
+            headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+            headers.insert(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
+        }
         Problem::Method(allowed) => {
             headers.insert(ALLOW, HeaderValue::from_static(allowed));
         }
@@ -97,15 +103,15 @@ pub(crate) fn with_position(mut answer: Answer, position: Option<Position>) -> A
     answer
 }
 
-impl Request {
-    /// Returns the level that the request names, if it does.
-    pub(crate) fn level(&self) -> Result<Option<Level>, Problem> {
-        let Some(value) = self.headers.get(LEVEL) else { return Ok(None) };
-        let level = value.to_str().ok().and_then(level);
-        let help = "Quorate-Level is one of: local, linearizable, bounded=5s, at-least=POSITION";
-        level.map(Some).ok_or_else(|| Problem::malformed(help))
-    }
+/// Returns the level that a request names, if it does.
+pub(crate) fn level_of(headers: &HeaderMap) -> Result<Option<Level>, Problem> {
+    let Some(value) = headers.get(LEVEL) else { return Ok(None) };
+    let level = value.to_str().ok().and_then(level);
+    let help = "Quorate-Level is one of: local, linearizable, bounded=5s, at-least=POSITION";
+    level.map(Some).ok_or_else(|| Problem::malformed(help))
+}
 
+impl Request {
     /// Returns the key of the request, if it has one.
     pub(crate) fn key(&self) -> Result<Option<String>, Problem> {
         let Some(value) = self.headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };

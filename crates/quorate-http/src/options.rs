@@ -26,10 +26,35 @@ pub const ROWS_MAX: usize = 1_000_000;
 /// The most streams of Hrana that are open at once. One more closes the idle stream that was used longest ago.
 pub const STREAMS_MAX: usize = 4_096;
 
-/// The most SQL texts that a stream keeps for its client.
+/// The most streams, and the most cursors, of a WebSocket.
+pub const SOCKET_STREAMS_MAX: usize = 128;
+
+/// The most requests of a WebSocket that are not answered yet. Until one is answered, no further message is read.
+pub const SOCKET_REQUESTS_MAX: usize = 256;
+
+/// The most bytes of answers of a WebSocket that wait to be written, beside the answer that exceeds it. While more
+/// wait, its requests do not go on, and no further message is read.
+pub const SOCKET_WAITING_BYTES_MAX: usize = 4 << 20;
+
+/// The time within which a WebSocket must say a hello that is accepted.
+pub const HELLO_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// The time without a message after which a WebSocket is pinged, and the time within which it must then send one.
+pub const SOCKET_SILENCE_MAX: Duration = Duration::from_secs(30);
+
+/// The time within which a WebSocket that is being closed must take what was written and say goodbye.
+pub const SOCKET_CLOSE_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// The most bytes of a frame that a WebSocket is sent. A longer answer has several.
+pub const FRAME_BYTES_MAX: usize = 64 << 10;
+
+/// The bytes after which the answer to `fetch_cursor` has no further entry.
+pub const FETCH_BYTES_MAX: usize = 1 << 20;
+
+/// The most SQL texts that a stream, or a WebSocket, keeps for its client.
 pub const STORED_TEXTS_MAX: usize = 256;
 
-/// The most bytes of the SQL texts that a stream keeps for its client.
+/// The most bytes of the SQL texts that a stream, or a WebSocket, keeps for its client.
 pub const STORED_BYTES_MAX: usize = 4 << 20;
 
 /// The most bytes of the header `Idempotency-Key`.

@@ -6,7 +6,6 @@
 //!   request that exceeds a limit loses its connection; other connections are not affected.
 
 use std::future::pending;
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,9 +24,14 @@ use crate::message::Answer;
 use crate::{Doors, Options};
 use places::Places;
 
+mod address;
 mod connection;
 mod places;
 pub mod stream;
+mod takeover;
+
+pub use address::is_loopback;
+pub(crate) use takeover::Takeover;
 
 /// The most connections of a port. One more closes the oldest connection of the address that has the most.
 pub const CONNECTIONS_MAX: usize = 1_024;
@@ -203,11 +207,6 @@ impl Handler for Doors {
     async fn beside(self) {
         self.sweep().await;
     }
-}
-
-/// Returns whether only this machine can reach an address.
-pub fn is_loopback(addr: &str) -> bool {
-    addr.parse::<SocketAddr>().is_ok_and(|addr| addr.ip().is_loopback())
 }
 
 /// Returns `env` with TLS for its listeners, if there is a certificate.

@@ -18,7 +18,7 @@ use quorate::users::UserRole;
 use serde_json::{Value, json};
 
 /// The endpoints that answer everyone.
-const PUBLIC: [&str; 4] = ["/v2", "/v3", "/openapi.json", "/readyz"];
+const PUBLIC: [&str; 5] = ["/", "/v2", "/v3", "/openapi.json", "/readyz"];
 
 /// The endpoints of which a request with no content needs more than the role `read`.
 const FOR_WRITERS: [&str; 4] = ["/db/execute", "/db/load", "/db/backup", "/boot"];

@@ -249,6 +249,47 @@ fn a_port_serves_sql_once_it_is_told_to() {
     });
 }
 
+/// A frame of a client with a short text. Its mask is zero, so the text stays as it is.
+fn frame(text: &str) -> Vec<u8> {
+    let head = [0x81, 0x80 | u8::try_from(text.len()).unwrap(), 0, 0, 0, 0];
+    assert!(text.len() < 126, "a longer text has another head");
+    [&head, text.as_bytes()].concat()
+}
+
+#[test]
+fn the_port_serves_web_sockets() {
+    run(async {
+        let Single { dir: _dir, node } = Single::start().await;
+        let server = show(&node).await;
+        server.open_doors(&node, node.sql(), Options::default());
+        until("readiness", || is_ready(&server)).await;
+        let request = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
+            sec-websocket-version: 13\r\nsec-websocket-key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\
+            sec-websocket-protocol: hrana3\r\n\r\n";
+        let hello = frame(r#"{"type":"hello","jwt":null}"#);
+        let open = frame(r#"{"type":"request","request_id":1,"request":{"type":"open_stream","stream_id":1}}"#);
+        let ask = r#"{"type":"execute","stream_id":1,"stmt":{"sql":"SELECT 7"}}"#;
+        let ask = frame(&format!(r#"{{"type":"request","request_id":2,"request":{ask}}}"#));
+        let mut stream = TcpStream::connect(server.local_addr()).unwrap();
+        stream.set_read_timeout(Some(support::PATIENCE)).unwrap();
+        // The client does not wait for answers, not even for that of HTTP.
+        stream.write_all(&[request.as_slice(), &hello, &open, &ask].concat()).unwrap();
+        let (mut heard, mut part) = (String::new(), [0; 1_024]);
+        while !heard.contains(r#""value":"7""#) {
+            let count = stream.read(&mut part).unwrap();
+            assert!(count > 0, "{heard}");
+            heard.push_str(&String::from_utf8_lossy(&part[..count]));
+        }
+        assert!(heard.starts_with("HTTP/1.1 101") && heard.contains("hello_ok"), "{heard}");
+        server.stop().await;
+        let mut end = Vec::new();
+        stream.read_to_end(&mut end).unwrap();
+        // A frame that closes, because the server goes away.
+        assert_eq!(end[..1], [0x88]);
+        assert_eq!(end[2..4], 1_001_u16.to_be_bytes());
+    });
+}
+
 /// A port that other machines can reach is closed while there are no users, and asks for one afterwards.
 #[test]
 fn a_port_lets_in_users_only() {

@@ -5,7 +5,7 @@
 use base64::Engine as _;
 use quorate::Value;
 use serde::Deserialize;
-use serde::de::{DeserializeOwned, Error as _};
+use serde::de::Error as _;
 
 use crate::error::Problem;
 use crate::json::BASE64;
@@ -144,7 +144,7 @@ impl<'de> Deserialize<'de> for Wire {
 }
 
 /// Reads a body.
-pub(super) fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
+pub(super) fn decode<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
     serde_json::from_slice(body).map_err(|error| Problem::malformed(error.to_string()))
 }
 

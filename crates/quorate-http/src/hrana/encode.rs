@@ -92,6 +92,11 @@ impl Cursor {
         Self { results, step: 0, row: None }
     }
 
+    /// Returns whether all entries are written.
+    pub(super) fn is_done(&self) -> bool {
+        self.results.iter().skip(self.step).all(|result| result.ran.is_none())
+    }
+
     /// Writes the next entry; returns whether there was one.
     pub(super) fn write_next(&mut self, json: &mut Json) -> bool {
         while let Some(result) = self.results.get(self.step) {
@@ -141,6 +146,7 @@ pub(super) fn write_response(json: &mut Json, kind: &str, result: Option<Json>) 
     if let Some(result) = result {
         let name = match kind {
             "get_autocommit" => ",\"is_autocommit\":",
+            "fetch_cursor" => ",\"entries\":",
             _ => ",\"result\":",
         };
         json.raw(name).append(result);

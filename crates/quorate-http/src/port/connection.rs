@@ -1,22 +1,30 @@
-//! One HTTP connection.
+//! One connection: HTTP, and what a request has put in its place.
 //!
 //! Invariant: each step of a connection has a limit; a client that exceeds one loses its connection.
 
 use std::convert::Infallible;
 use std::pin::pin;
 
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use quorate_env::net::BoxStream;
 use quorate_env::serving::Order;
 use quorate_env::timeout;
+use tokio::sync::oneshot;
 
 use super::stream::{EnvTimer, HttpStream};
+use super::takeover::{Job, Takeover};
 use super::{CONNECTION_TIME_MAX, HEAD_BYTES_MAX, HEAD_TIME_MAX, HEADERS_MAX, Handler, STOP_TIME_MAX, WRITE_STALL_MAX};
 
 /// Serves a connection until it breaks, reaches its maximum age, or the port is closed.
 pub(super) async fn serve<H: Handler>(stream: BoxStream, mut order: Order, handler: &H, from: &str) {
-    let service = service_fn(|request| async { Ok::<_, Infallible>(handler.answer(request, from).await) });
+    let takeover = Takeover::default();
+    let service = service_fn(|mut request: Request<Incoming>| {
+        request.extensions_mut().insert(takeover.clone());
+        async { Ok::<_, Infallible>(handler.answer(request, from).await) }
+    });
     let mut http = http1::Builder::new();
     http.timer(EnvTimer)
         .header_read_timeout(HEAD_TIME_MAX)
@@ -26,10 +34,24 @@ pub(super) async fn serve<H: Handler>(stream: BoxStream, mut order: Order, handl
         .half_close(H::HALF_CLOSE)
         // hyper would read the date from the machine's clock instead of the `Env`.
         .auto_date_header(false);
-    let mut connection = pin!(http.serve_connection(HttpStream::new(stream, WRITE_STALL_MAX), service));
+    let mut connection = pin!(http.serve_connection(HttpStream::new(stream, WRITE_STALL_MAX), service).with_upgrades());
     if let Some(Ok(_ended)) = order.until_stopped(timeout(CONNECTION_TIME_MAX, connection.as_mut())).await {
+        if let Some(job) = takeover.take() {
+            go_on(job, order).await;
+        }
         return;
     }
     connection.as_mut().graceful_shutdown();
     let _ = order.until_dropped(timeout(STOP_TIME_MAX, connection)).await;
+}
+
+/// Runs what follows on HTTP, within the limits of a connection.
+async fn go_on(job: Job, mut order: Order) {
+    let (end, ending) = oneshot::channel();
+    let mut running = job(ending);
+    if let Some(Ok(())) = order.until_stopped(timeout(CONNECTION_TIME_MAX, running.as_mut())).await {
+        return;
+    }
+    drop(end);
+    let _ = order.until_dropped(timeout(STOP_TIME_MAX, running)).await;
 }
