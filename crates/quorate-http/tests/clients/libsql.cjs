@@ -1,4 +1,4 @@
-// @libsql/client over HTTP: node libsql.cjs URL [TOKEN]
+// @libsql/client over HTTP or WebSocket: node libsql.cjs URL [TOKEN]
 const assert = require("node:assert/strict");
 const { createClient } = require("@libsql/client");
 
@@ -12,7 +12,13 @@ async function fails(code, run) {
 }
 
 async function main() {
+    if (authToken !== undefined) {
+        const stranger = createClient({ url, authToken: "quorate_0" });
+        await assert.rejects(() => stranger.execute("SELECT 1"));
+        stranger.close();
+    }
     const client = createClient({ url, authToken, intMode: "bigint" });
+    assert.equal(client.protocol, url.startsWith("ws") ? "ws" : "http");
     await client.executeMultiple("CREATE TABLE users (id INTEGER PRIMARY KEY, name TEXT UNIQUE); CREATE TABLE blobs (b);");
 
     const ann = await client.execute({ sql: "INSERT INTO users (name) VALUES (?)", args: ["ann"] });

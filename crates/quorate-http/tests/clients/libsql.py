@@ -1,4 +1,4 @@
-"""libsql-client over HTTP: python libsql.py URL [TOKEN]"""
+"""libsql-client over HTTP or WebSocket: python libsql.py URL [TOKEN]"""
 
 import asyncio
 import sys
@@ -23,6 +23,15 @@ async def main(url, token=None):
             assert error.code == "SQLITE_ERROR", error
         found = await client.execute("SELECT count(*) FROM users")
         assert found.rows[0][0] == 2
+        if url.startswith("ws:"):
+            # This client has them over WebSocket only.
+            with client.transaction() as kept:
+                await kept.execute("INSERT INTO users (name) VALUES ('cid')")
+                await kept.commit()
+            with client.transaction() as dropped:
+                await dropped.execute("DELETE FROM users")
+            found = await client.execute("SELECT count(*) FROM users")
+            assert found.rows[0][0] == 3
     print("passed")
 
 
