@@ -8,6 +8,12 @@ pub fn hrana(data: &[u8]) {
     assert_eq!(fuzzing::hrana(&spaced(data)), found, "with space around it");
 }
 
+/// Checks the same for a message over WebSocket.
+pub fn socket(data: &[u8]) {
+    let found = fuzzing::hrana_socket(data);
+    assert_eq!(fuzzing::hrana_socket(&spaced(data)), found, "with space around it");
+}
+
 /// Checks the same for the statements of rqlite's API, and that no body has more statements than bytes.
 pub fn rqlite(data: &[u8]) {
     let count = fuzzing::rqlite(data);

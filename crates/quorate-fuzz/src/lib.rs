@@ -59,6 +59,7 @@ pub const TARGETS: &[Target] = &[
     target("ndjson", 128, SMALL, cli::ndjson),
     target("script", 128, SMALL, cli::script),
     target("http-hrana", 512, SMALL, http::hrana),
+    target("http-socket", 512, SMALL, http::socket),
     target("http-rqlite", 256, SMALL, http::rqlite),
     target("http-sql", 128, SMALL, http::sql),
 ];
