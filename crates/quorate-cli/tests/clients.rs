@@ -19,13 +19,15 @@ use std::process::{Child, Command, Stdio};
 use support::servers::{Servers, free_ports};
 use support::{QUORATE, quorate, quorate_reads, succeeded, wait_until};
 
-/// The scripts of the clients, what each needs, and whether it logs in by a password.
-const CLIENTS: [(&str, &str, bool); 5] = [
-    ("libsql.cjs", "@libsql/client", false),
-    ("serverless.cjs", "@tursodatabase/serverless", false),
-    ("rqlite.cjs", "rqlite-js", false),
-    ("libsql.py", "libsql_client", false),
-    ("rqlite.py", "pyrqlite", true),
+/// The scripts of the clients, what each needs, its protocol, and whether it logs in by a password.
+const CLIENTS: [(&str, &str, &str, bool); 7] = [
+    ("libsql.cjs", "@libsql/client", "https", false),
+    ("libsql.cjs", "@libsql/client", "wss", false),
+    ("serverless.cjs", "@tursodatabase/serverless", "https", false),
+    ("rqlite.cjs", "rqlite-js", "https", false),
+    ("libsql.py", "libsql_client", "https", false),
+    ("libsql.py", "libsql_client", "wss", false),
+    ("rqlite.py", "pyrqlite", "https", true),
 ];
 
 /// Ends the proxy with the test.
@@ -68,7 +70,7 @@ fn http_of(servers: &Servers, name: &str) -> String {
 
 #[test]
 fn clients_work_over_tls_with_users_at_a_node_and_at_a_proxy() {
-    if CLIENTS.iter().all(|(script, package, _)| command(script, package).is_none()) {
+    if CLIENTS.iter().all(|(script, package, ..)| command(script, package).is_none()) {
         eprintln!("skipped: no client is installed; .ci/clients installs them");
         return;
     }
@@ -93,7 +95,7 @@ fn clients_work_over_tls_with_users_at_a_node_and_at_a_proxy() {
     let _proxy = Proxy(proxy.stderr(Stdio::null()).spawn().unwrap());
 
     for door in [http_of(&servers, "b"), listen] {
-        for (script, package, by_password) in CLIENTS {
+        for (script, package, scheme, by_password) in CLIENTS {
             let Some(mut client) = command(script, package) else {
                 eprintln!("skipped: {package} is not installed");
                 continue;
@@ -102,7 +104,7 @@ fn clients_work_over_tls_with_users_at_a_node_and_at_a_proxy() {
                 servers.value(&format!("DROP TABLE IF EXISTS {table}"));
             }
             let login = if by_password { "app:correct horse" } else { token.trim() };
-            client.arg(format!("https://{door}")).arg(login);
+            client.arg(format!("{scheme}://{door}")).arg(login);
             client.env("NODE_EXTRA_CA_CERTS", path("ca.crt")).env("SSL_CERT_FILE", path("ca.crt"));
             let mut output = None;
             wait_until("the door", || {
@@ -115,7 +117,7 @@ fn clients_work_over_tls_with_users_at_a_node_and_at_a_proxy() {
             let output = output.unwrap();
             let said = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
             let has_passed = output.status.success() && said.0.trim_end() == "passed";
-            assert!(has_passed, "{script} at {door}: {}{}", said.0, said.1);
+            assert!(has_passed, "{script} at {scheme}://{door}: {}{}", said.0, said.1);
         }
     }
 }
