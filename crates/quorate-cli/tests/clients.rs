@@ -1,5 +1,5 @@
-//! Real clients, unmodified, on a cluster of three processes with TLS and users: at the port of a node, and at that of a
-//! proxy. `.ci/clients` installs them; one that is not installed is skipped, with a message.
+//! Real clients, unmodified, on a cluster of three processes with TLS and users: at the port of a node, and at that of
+//! a proxy. `.ci/clients` installs them; one that is not installed is skipped, with a message.
 
 #![allow(
     clippy::unwrap_used,
