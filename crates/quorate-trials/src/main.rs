@@ -23,6 +23,7 @@
 )]
 
 mod chaos;
+mod clients;
 mod differential;
 mod failover;
 mod harness;
@@ -38,6 +39,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::chaos::ChaosArgs;
+use crate::clients::ClientsArgs;
 use crate::differential::DifferentialArgs;
 use crate::failover::FailoverArgs;
 use crate::hostile::HostileArgs;
@@ -61,6 +63,8 @@ struct Arguments {
 enum Trial {
     /// Run nodes under faults for an hour, and check the histories of their clients
     Chaos(ChaosArgs),
+    /// Run clients of other languages on a cluster with TLS and users whose leaders are killed
+    Clients(ClientsArgs),
     /// Run the same SQL on nodes that are killed and on plain SQLite, and compare every answer
     Differential(DifferentialArgs),
     /// Try to stop a cluster by hostile statements
@@ -81,6 +85,7 @@ enum Trial {
 async fn main() -> ExitCode {
     let ended = match Arguments::parse().trial {
         Trial::Chaos(args) => chaos::run(args).await,
+        Trial::Clients(args) => clients::run(args).await,
         Trial::Differential(args) => differential::run(args).await,
         Trial::Hostile(args) => hostile::run(args).await,
         Trial::Failover(args) => failover::run(args).await,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use quorate::{Client, ClientConfig, SecretSource};
+use quorate::{Ca, Client, ClientConfig, ClientTls, SecretSource};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 
@@ -24,6 +24,8 @@ const PORTS: std::ops::Range<u16> = 20_000..32_000;
 pub struct Servers {
     dir: PathBuf,
     servers: Vec<Server>,
+    /// Whether they use TLS, have users, and serve SQL over HTTP.
+    has_doors: bool,
     /// Removed at the end.
     _scratch: tempfile::TempDir,
 }
@@ -31,6 +33,8 @@ pub struct Servers {
 struct Server {
     name: String,
     addr: String,
+    /// The address of its HTTP port, if it has one.
+    http: Option<String>,
     /// What it runs.
     program: PathBuf,
     process: Child,
@@ -44,18 +48,28 @@ impl Servers {
 
     /// Starts three servers of this program.
     pub async fn start_as(program: &Path, options: &Options) -> Result<Self> {
+        Self::found(program, options, false).await
+    }
+
+    /// Starts three servers with TLS and users, which serve SQL over HTTP.
+    pub async fn start_with_doors(options: &Options) -> Result<Self> {
+        Self::found(&options.program()?, options, true).await
+    }
+
+    async fn found(program: &Path, options: &Options, has_doors: bool) -> Result<Self> {
         let scratch = options.scratch()?;
         let dir = scratch.path().to_owned();
         super::figures::print_conditions(&dir)?;
-        let members: Vec<(String, String)> =
-            ["a", "b", "c"].map(str::to_owned).into_iter().zip(free_addrs(3)?).collect();
-        init(program, &dir, &members).await?;
-        let start = |(name, addr): (String, String)| {
+        let mut addrs = free_addrs(6)?;
+        let https = addrs.split_off(3);
+        let members: Vec<(String, String)> = ["a", "b", "c"].map(str::to_owned).into_iter().zip(addrs).collect();
+        init_as(program, &dir, &members, has_doors.then_some(&https)).await?;
+        let start = |((name, addr), http): ((String, String), String)| {
             let process = serve(Command::new(program), &dir, &name)?;
-            Ok(Server { name, addr, program: program.to_owned(), process })
+            Ok(Server { name, addr, http: has_doors.then_some(http), program: program.to_owned(), process })
         };
-        let servers = members.into_iter().map(start).collect::<Result<_>>()?;
-        let servers = Self { dir, servers, _scratch: scratch };
+        let servers = members.into_iter().zip(https).map(start).collect::<Result<_>>()?;
+        let servers = Self { dir, servers, has_doors, _scratch: scratch };
         for server in &servers.servers {
             servers.caught_up(&server.addr).await?;
         }
@@ -65,13 +79,33 @@ impl Servers {
     /// Returns a client of the whole cluster.
     pub async fn client(&self) -> Result<Client> {
         let addrs = self.servers.iter().map(|server| server.addr.clone());
-        Ok(Client::connect(ClientConfig::new(addrs, self.secret())).await?)
+        Ok(Client::connect(self.secured(ClientConfig::new(addrs, self.secret()))).await?)
+    }
+
+    /// Returns the directory with the configurations and the certificates.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Returns the address of the HTTP port of a server.
+    pub fn http(&self, name: &str) -> Result<&str> {
+        let server = self.servers.iter().find(|server| server.name == name).ok_or("no such server")?;
+        Ok(server.http.as_deref().ok_or("the server has no HTTP port")?)
+    }
+
+    /// Kills the leader, starts it again, and waits until it has caught up. Returns its name.
+    pub async fn kill_leader(&mut self) -> Result<String> {
+        let status = self.client().await?.status().await?;
+        let name = status.leader().ok_or("there is no leader")?.name.clone();
+        self.server(&name)?.process.kill().await?;
+        self.run(&name).await?;
+        Ok(name)
     }
 
     /// Returns a client of one server.
     pub async fn pinned(&self, name: &str) -> Result<Client> {
         let server = self.servers.iter().find(|server| server.name == name).ok_or("no such server")?;
-        Ok(Client::connect(ClientConfig::pinned(&*server.addr, self.secret())).await?)
+        Ok(Client::connect(self.pinned_to(&server.addr)).await?)
     }
 
     /// Returns the names of all servers.
@@ -143,16 +177,24 @@ impl Servers {
     }
 
     async fn caught_up(&self, addr: &str) -> Result<()> {
-        let config = ClientConfig::pinned(addr, self.secret()).with_deadline(Duration::from_secs(1));
+        let config = self.pinned_to(addr).with_deadline(Duration::from_secs(1));
         until("a server to catch up", READY_MAX, async || {
             let remote = Client::connect(config.clone()).await.ok()?;
             let own = remote.status().await.ok()?;
             let leader = own.leader()?.addr.clone();
-            let there = Client::connect(ClientConfig::pinned(leader, self.secret())).await.ok()?.status().await.ok()?;
+            let there = Client::connect(self.pinned_to(&leader)).await.ok()?.status().await.ok()?;
             let lag = there.committed_index.saturating_sub(own.applied.index);
             (lag < LAG_MAX).then_some(())
         })
         .await
+    }
+
+    fn pinned_to(&self, addr: &str) -> ClientConfig {
+        self.secured(ClientConfig::pinned(addr, self.secret()))
+    }
+
+    fn secured(&self, config: ClientConfig) -> ClientConfig {
+        if self.has_doors { config.with_tls(ClientTls::new(Ca::File(self.dir.join("ca.crt")))) } else { config }
     }
 
     fn secret(&self) -> SecretSource {
@@ -162,17 +204,28 @@ impl Servers {
 
 /// Writes the configurations of members, given by name and address. Their connections are in the clear.
 pub async fn init(program: &Path, dir: &Path, members: &[(String, String)]) -> Result<()> {
+    init_as(program, dir, members, None).await
+}
+
+/// Writes the configurations of members. With addresses for HTTP they use TLS and serve SQL there.
+async fn init_as(program: &Path, dir: &Path, members: &[(String, String)], https: Option<&Vec<String>>) -> Result<()> {
     let list: Vec<String> = members.iter().map(|(name, addr)| format!("{name}={addr}")).collect();
-    let init =
-        Command::new(program).arg("init").arg(dir).args(["--no-tls", "--members", &list.join(",")]).output().await?;
+    let mut command = Command::new(program);
+    command.arg("init").arg(dir).args(["--members", &list.join(",")]);
+    if https.is_none() {
+        command.arg("--no-tls");
+    }
+    let init = command.output().await?;
     if !init.status.success() {
         return Err(format!("quorate init: {}", String::from_utf8_lossy(&init.stderr)).into());
     }
-    // Turn HTTP off: all servers would use the same port of this machine.
-    for (name, _) in members {
+    for (number, (name, _)) in members.iter().enumerate() {
         let file = dir.join(format!("{name}.toml"));
+        // All servers would use the same HTTP port of this machine.
         let text = std::fs::read_to_string(&file)?.replace("\nhttp.listen", "\n# http.listen");
-        std::fs::write(file, text)?;
+        let http = https.map(|https| format!("http.listen = \"{}\"\nhttp.sql = true\n", https[number]));
+        let text = text.replace("\n# http.sql = false\n", "\n");
+        std::fs::write(file, http.unwrap_or_default() + &text)?;
     }
     Ok(())
 }
