@@ -66,6 +66,8 @@ pub async fn run(args: ClientsArgs) -> Result<Verdict> {
     let ClientsArgs { kills, clients, options } = args;
     let mut servers = Servers::start_with_doors(&options).await?;
     let (client, program) = (servers.client().await?, options.program()?);
+    let has_users = async || client.admin().users().await.ok().filter(|users| !users.is_empty());
+    until("the first administrator", READY_MAX, has_users).await?;
     client.admin().add_user("app", UserRole::Write, Login::Password(PASSWORD.to_owned())).await?;
     let token = client.admin().add_token("app").await?.text().to_owned();
     let addrs = free_addrs(9)?.split_off(6);
