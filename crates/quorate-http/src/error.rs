@@ -140,7 +140,7 @@ impl Problem {
                 StatusCode::SERVICE_UNAVAILABLE
             }
             Self::WebSocketVersion => StatusCode::UPGRADE_REQUIRED,
-            Self::NotOffered(_) => StatusCode::NOT_IMPLEMENTED,
+            Self::NotOffered(_) => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Origin(_) | Self::Open | Self::Denied(Denied::Forbidden { .. }) => StatusCode::FORBIDDEN,
             Self::Denied(Denied::TooMany(_)) => StatusCode::TOO_MANY_REQUESTS,
             Self::Denied(Denied::Busy | Denied::NotYet | Denied::Closed) => StatusCode::SERVICE_UNAVAILABLE,

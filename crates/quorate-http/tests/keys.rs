@@ -83,7 +83,7 @@ async fn a_transaction_with_a_key_is_refused() {
     let server = Server::start().await;
     server.run("CREATE TABLE t (a)").await;
     let refused = send(&server, "k", "/db/request", &json!(["INSERT INTO t VALUES (1)", "SELECT count(*) FROM t"]));
-    assert_eq!((refused.status, &refused.json()["code"]), (501, &json!("NOT_OFFERED")));
+    assert_eq!((refused.status, &refused.json()["code"]), (422, &json!("NOT_OFFERED")));
     for begin in ["BEGIN IMMEDIATE", "BEGIN"] {
         let requests = json!([execute(begin, json!([])), execute("INSERT INTO t VALUES (1)", json!([]))]);
         let results = send(&server, "k", "/v2/pipeline", &pipeline(requests)).json();

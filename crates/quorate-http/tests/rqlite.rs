@@ -133,7 +133,7 @@ async fn scripts_are_loaded_and_the_rest_is_refused_with_a_reason() {
         ("POST", "/leader", b""),
     ] {
         let reply = server.send(method, path, &[], body);
-        assert!(reply.status == 501 && reply.json()["error"].as_str().unwrap().len() > 20, "{path}: {}", reply.text);
+        assert!(reply.status == 422 && reply.json()["error"].as_str().unwrap().len() > 20, "{path}: {}", reply.text);
     }
 }
 

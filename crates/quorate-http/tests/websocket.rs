@@ -59,7 +59,7 @@ async fn the_best_subprotocol_is_chosen_on_each_path() {
     assert_eq!(Client::try_connect(&server.http, "/", &origin).await.err(), Some(403));
     assert_eq!(Client::try_connect(&server.http, "/v4", &[]).await.err(), Some(404));
     let keyed = [("idempotency-key", "7")];
-    assert_eq!(Client::try_connect(&server.http, "/", &keyed).await.err(), Some(501));
+    assert_eq!(Client::try_connect(&server.http, "/", &keyed).await.err(), Some(422));
     let old = [("sec-websocket-version", "8")];
     assert_eq!(Client::try_connect(&server.http, "/", &old).await.err(), Some(426));
     assert_eq!(server.get("/").status, 200);

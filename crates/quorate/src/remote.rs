@@ -209,8 +209,8 @@ impl Client {
         let network = Network::new(Arc::clone(&nodes), Arc::clone(&alive));
         let submitter = Submitter::new(runtime.clone(), Box::new(network));
         let sql = Sql::new(Arc::new(submitter), Level::Linearizable, config.deadline);
-        // A user may be allowed to do more than this client wants to.
-        let sql = if config.read_only { sql.with_role(UserRole::Read) } else { sql };
+        // A user may be allowed to do more than this client wants to. Without one, the nodes know what it wants.
+        let sql = if config.read_only && config.login.is_some() { sql.with_role(UserRole::Read) } else { sql };
         let operators = Arc::new(Nodes::new(&env, &config, admin_role, secret));
         let operator = Network::new(Arc::clone(&operators), Arc::clone(&alive));
         let changes = Arc::new(Submitter::new(runtime.clone(), Box::new(operator)));

@@ -140,8 +140,10 @@ fn clients_that_are_refused() {
         fails(connect(ClientConfig::new([addr.as_str()], wrong)).await, &differ);
         let config = ClientConfig::new([addr.as_str()], secret()).with_read_only(true);
         let reader = connect(config).await.unwrap();
-        let only =
-            format!("refused: {addr}: forbidden: this client may only read; connect without 'read_only' to write");
+        let only = format!(
+            "refused: {addr}: forbidden: this client or user may only read; connect without 'read_only', or as a user \
+             who may write"
+        );
         fails(reader.sql().execute("CREATE TABLE t (a)", ()).await, &only);
         fails(reader.sql().begin().await, &only);
         assert!(reader.sql().query("SELECT 1", ()).await.is_ok());
