@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use prost::Message;
 use quorate_env::{Cause, Instant, sleep};
 use quorate_model::{Failure, GroupId, NodeId};
 use quorate_wire::CallError;
@@ -143,22 +144,8 @@ impl Admin {
     ///
     /// Returns [`AdminError::Unavailable`] if no node answers.
     pub async fn members(&self) -> Result<Status, AdminError> {
-        self.run(async |deadline| {
-            loop {
-                match self.call(method::STATUS, Bytes::new(), deadline).await {
-                    Ok(reply) => {
-                        let status: StatusReply = protocol::decode(reply).map_err(unreadable)?;
-                        return Ok(status.into());
-                    }
-                    Err(Failed::Finally(error)) => return Err(error),
-                    Err(Failed::NotDone(why) | Failed::InDoubt(why)) if !pause_before(deadline).await => {
-                        return Err(AdminError::Unavailable(why));
-                    }
-                    Err(_) => {}
-                }
-            }
-        })
-        .await
+        let status: StatusReply = self.ask(method::STATUS, Bytes::new()).await?;
+        Ok(status.into())
     }
 
     /// Permits the node at an address to become a member, and returns its progress. The permission lasts for some
@@ -260,6 +247,23 @@ impl Admin {
         self.submitter.end_session().await;
         // If the runtime has ended, the connections have ended too.
         let _ = self.runtime.run(self.nodes.close()).await;
+    }
+
+    /// Asks for something that changes nothing, until there is an answer.
+    async fn ask<M: Message + Default>(&self, method: u16, body: Bytes) -> Result<M, AdminError> {
+        self.run(async |deadline| {
+            loop {
+                match self.call(method, body.clone(), deadline).await {
+                    Ok(reply) => return protocol::decode(reply).map_err(unreadable),
+                    Err(Failed::Finally(error)) => return Err(error),
+                    Err(Failed::NotDone(why) | Failed::InDoubt(why)) if !pause_before(deadline).await => {
+                        return Err(AdminError::Unavailable(why));
+                    }
+                    Err(_) => {}
+                }
+            }
+        })
+        .await
     }
 
     /// Requests a change until there is an answer. A refusal after an attempt in doubt is in doubt too, because the

@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use quorate_env::Cause;
 use quorate_model::{ControlCommand, TokenId, UserCommand, UserRole, Verifier};
 
-use super::{Admin, AdminError, Failed, pause_before, unreadable};
+use super::{Admin, AdminError};
 use crate::error::Error;
 use crate::protocol::users::{Checked, Shown, UserList};
 use crate::protocol::{self, method};
@@ -41,23 +41,9 @@ impl Admin {
     ///
     /// Returns [`AdminError::Unavailable`] if no majority answers.
     pub async fn users(&self) -> Result<Vec<UserInfo>, AdminError> {
-        self.run(async |deadline| {
-            loop {
-                match self.call(method::USERS, Bytes::new(), deadline).await {
-                    Ok(reply) => {
-                        let list: UserList = protocol::decode(reply).map_err(unreadable)?;
-                        let newer = || AdminError::Forbidden("a user has a role of a newer version".into());
-                        return list.read().ok_or_else(newer);
-                    }
-                    Err(Failed::Finally(error)) => return Err(error),
-                    Err(Failed::NotDone(why) | Failed::InDoubt(why)) if !pause_before(deadline).await => {
-                        return Err(AdminError::Unavailable(why));
-                    }
-                    Err(_) => {}
-                }
-            }
-        })
-        .await
+        let list: UserList = self.ask(method::USERS, Bytes::new()).await?;
+        let newer = || AdminError::Forbidden("a user has a role of a newer version".into());
+        list.read().ok_or_else(newer)
     }
 
     /// Adds a user, and returns the token if one was drawn. The first user must be an administrator; with it, the doors
@@ -152,19 +138,8 @@ impl Check for Admin {
     ) -> BoxFuture<'a, Result<Identity, Denied>> {
         let body = protocol::encode(&Shown::new(credentials, from));
         async move {
-            let checked = self.run(async |deadline| {
-                loop {
-                    match self.call(method::CHECK_LOGIN, body.clone(), deadline).await {
-                        Ok(reply) => return protocol::decode::<Checked>(reply).map_err(unreadable),
-                        Err(Failed::Finally(error)) => return Err(error),
-                        Err(Failed::NotDone(why) | Failed::InDoubt(why)) if !pause_before(deadline).await => {
-                            return Err(AdminError::Unavailable(why));
-                        }
-                        Err(_) => {}
-                    }
-                }
-            });
-            checked.await.map_err(|_| Denied::Closed)?.result()
+            let checked: Result<Checked, AdminError> = self.ask(method::CHECK_LOGIN, body).await;
+            checked.map_err(|_| Denied::Closed)?.result()
         }
         .boxed()
     }
