@@ -8,10 +8,12 @@ use std::time::Duration;
 use clap::{Args, value_parser};
 use futures_util::FutureExt as _;
 use quorate::limits::BUDGET_MAX;
+use quorate::users::Credentials;
 use quorate_shell::format::Mode;
 use quorate_shell::{Connection, Options, Script, Shell};
 
 use crate::access::Access;
+use crate::client;
 use crate::error::{Error, Result};
 use crate::options::{AccessArgs, Level, seconds};
 use crate::status;
@@ -68,18 +70,39 @@ pub async fn run(args: &SqlArgs) -> Result<()> {
     let scripts = scripts(args)?;
     let access = Access::find(&args.access).map_err(Error::of_connection)?;
     let client = Connection::connect(access.remote(), args.timeout).await?.with_budget(args.budget);
+    let greeting = if scripts.is_none() { greeting(&access).await } else { String::new() };
     let options = Options { mode: args.format.clone(), level: args.level.into(), keep_going: args.keep_going };
     let status = Box::new(move || {
         let access = access.clone();
         async move { Ok::<_, quorate_shell::Error>(status::text(&access).await?) }.boxed_local()
     });
-    let mut shell = Shell::new(client.clone(), options).with_status(status);
+    let mut shell = Shell::new(client.clone(), options).with_status(status).with_greeting(greeting);
     let outcome = match scripts {
         Some(scripts) => shell.run_scripts(scripts).await,
         None => shell.prompt().await,
     };
     client.close().await;
     Ok(outcome?)
+}
+
+/// Says what the prompt is connected to.
+async fn greeting(access: &Access) -> String {
+    let by = match &access.login {
+        Some(Credentials::Password { name, .. }) => format!("as '{name}'"),
+        Some(_) => "by a token".to_owned(),
+        None => "by the cluster's secret".to_owned(),
+    };
+    let tls = if access.tls.is_some() { ", over TLS" } else { "" };
+    let cluster = match client::status(access.remote()).await {
+        Err(_) => "a cluster that has just not answered".to_owned(),
+        Ok(status) => {
+            let members = status.members.len();
+            let nodes = if members == 1 { "1 node".to_owned() } else { format!("{members} nodes") };
+            let leader = status.leader().map(|leader| format!(", led by '{}' at {}", leader.name, leader.addr));
+            format!("{nodes}{}", leader.unwrap_or_else(|| ", without a leader".to_owned()))
+        }
+    };
+    format!("Quorate {}, connected {by} to {cluster}{tls}", env!("CARGO_PKG_VERSION"))
 }
 
 /// Opens the scripts to run, all before the first is run; `None` means a prompt.

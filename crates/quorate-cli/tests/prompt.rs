@@ -25,13 +25,16 @@ fn the_prompt_edits_completes_and_keeps_history() {
     );
     let home = tempfile::tempdir().unwrap();
     let mut terminal = Terminal::open(&dev, home.path(), &[]);
+    let greeting = "connected by the cluster's secret to 1 node, led by '1' at ";
+    assert!(terminal.greeting.contains(greeting), "{}", terminal.greeting);
     terminal.runs("SELECT 6 * 7 AS n;", "42");
     terminal.types("SELECT\r");
     terminal.wait_for("   ...> ");
     terminal.types("'a;\r");
     terminal.wait_for("  '...> ");
     terminal.runs("b' AS two;", "a;\\nb");
-    terminal.types("SELECT zeb\t FROM anim\t;\r");
+    // A keyword is completed with the space after it.
+    terminal.types("SELECT zeb\t FRO\tanim\t;\r");
     let shown = terminal.wait_for("(1 row)");
     assert!(shown.contains("\\u{1b}[31mstripes") && !shown.contains("\x1b[31m"), "{shown:?}");
     terminal.runs(".tab\t", "animals");

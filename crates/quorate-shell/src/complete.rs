@@ -53,7 +53,7 @@ impl Completer for Completion {
             Wanted::Words(start, words) => Ok((start, pairs(before, start, words))),
             named => {
                 let (start, candidates) = candidates(&named, before, &self.names.get());
-                Ok((start, pairs(before, start, candidates)))
+                Ok((start, pairs(before, start, candidates).into_iter().map(with_space).collect()))
             }
         }
     }
@@ -72,6 +72,12 @@ fn pairs(before: &str, start: usize, candidates: Vec<String>) -> Vec<Pair> {
     let typed = before.get(start..).unwrap_or_default().trim_start_matches('"').to_lowercase();
     let fits = |candidate: &String| candidate.trim_start_matches('"').to_lowercase().starts_with(&typed);
     candidates.into_iter().filter(fits).map(|word| Pair { display: word.clone(), replacement: word }).collect()
+}
+
+/// After a keyword another word follows.
+fn with_space(pair: Pair) -> Pair {
+    let is_keyword = KEYWORDS.iter().any(|word| word.eq_ignore_ascii_case(&pair.replacement));
+    if is_keyword { Pair { replacement: pair.replacement + " ", ..pair } } else { pair }
 }
 
 fn wanted(before: &str, in_statement: bool) -> Wanted {

@@ -25,7 +25,7 @@ const HISTORY_FILE: &str = ".quorate_history";
 /// The most entries of the history.
 const HISTORY_MAX: usize = 10_000;
 
-const HELLO: &str = "Quorate: end a statement with ';', or type .help\n";
+const HELLO: &str = "end a statement with ';', or type .help\n";
 const HOW_TO_LEAVE: &str = "Ctrl-D or .quit leaves; so does Ctrl-C once more\n";
 
 /// What a user typed at the prompt.
@@ -45,7 +45,7 @@ impl Shell {
     /// The terminal or the file of `.output` failed.
     pub async fn prompt(&mut self) -> Result<()> {
         self.is_prompt = true;
-        print(HELLO)?;
+        print(&format!("{}\n{HELLO}", visible::one_line(&self.greeting)))?;
         let names = KnownNames::new(self.client.clone());
         let mut keyboard = Keyboard::open(names.clone())?;
         let mut interrupt = signal(SignalKind::interrupt()).context(|| "cannot handle Ctrl-C")?;

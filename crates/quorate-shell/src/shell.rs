@@ -43,6 +43,8 @@ pub struct Options {
 pub struct Shell {
     pub(crate) client: Connection,
     status: Option<Status>,
+    /// What the prompt says at its beginning.
+    pub(crate) greeting: String,
     pub(crate) style: Style,
     /// The mode that `.expanded off` restores.
     compact: Mode,
@@ -81,6 +83,7 @@ impl Shell {
         Self {
             client,
             status: None,
+            greeting: "Quorate".to_owned(),
             style: Style { mode: options.mode, ..Style::default() },
             compact: Mode::Table,
             level: options.level,
@@ -101,6 +104,12 @@ impl Shell {
     #[must_use]
     pub fn with_status(self, status: Status) -> Self {
         Self { status: Some(status), ..self }
+    }
+
+    /// The same session with a line that the prompt begins with: what it is connected to.
+    #[must_use]
+    pub fn with_greeting(self, greeting: String) -> Self {
+        Self { greeting, ..self }
     }
 
     /// Runs scripts one after the other, up to the first error unless [`Options::keep_going`] is set.

@@ -23,6 +23,8 @@ pub struct Terminal {
     /// How many bytes of the screen were read.
     seen: usize,
     process: Child,
+    /// What the prompt said at its beginning.
+    pub greeting: String,
 }
 
 impl Terminal {
@@ -48,8 +50,8 @@ impl Terminal {
             .unwrap();
         drop(slave);
         let screen = Arc::new(Mutex::new(Vec::new()));
-        let mut terminal = Self { keyboard: watch(master, &screen), screen, seen: 0, process };
-        terminal.wait_for("quorate> ");
+        let mut terminal = Self { keyboard: watch(master, &screen), screen, seen: 0, process, greeting: String::new() };
+        terminal.greeting = terminal.wait_for("quorate> ");
         terminal
     }
 
