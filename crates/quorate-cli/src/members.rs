@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::access::Access;
 use crate::error::{Context as _, Error, Result};
-use crate::options::AccessArgs;
+use crate::options::{AccessArgs, ListArgs};
 use crate::output;
 use crate::survey::{Survey, no_leader};
 
@@ -78,17 +78,6 @@ Example, on the new machine d:
     /// Hand leadership to a voter, and show which node leads
     #[command(after_help = "Examples:\n  quorate members transfer\n  quorate members transfer a")]
     Transfer(TransferArgs),
-}
-
-/// Options of `quorate members list`.
-#[derive(Args, Debug)]
-pub struct ListArgs {
-    /// How to reach the cluster.
-    #[command(flatten)]
-    pub access: AccessArgs,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// Options of `quorate members add`.

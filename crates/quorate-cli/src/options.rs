@@ -54,6 +54,17 @@ pub struct LoginArgs {
     pub profile: Option<String>,
 }
 
+/// Options of a command that lists something of a cluster.
+#[derive(Args, Debug)]
+pub struct ListArgs {
+    /// How to reach the cluster.
+    #[command(flatten)]
+    pub access: AccessArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// The guarantee of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Level {

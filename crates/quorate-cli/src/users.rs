@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::error::{Error, Result};
 use crate::members::connect;
-use crate::options::AccessArgs;
+use crate::options::{AccessArgs, ListArgs};
 use crate::{output, password, utc};
 
 /// Options of `quorate users`.
@@ -79,17 +79,6 @@ impl From<Role> for UserRole {
             Role::Admin => Self::Admin,
         }
     }
-}
-
-/// Options of `quorate users list`.
-#[derive(Args, Debug)]
-pub struct ListArgs {
-    /// How to reach the cluster.
-    #[command(flatten)]
-    pub access: AccessArgs,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// Options of `quorate users add`.
@@ -282,8 +271,8 @@ impl Listed {
 
 fn text_of(users: &[UserInfo]) -> String {
     if users.is_empty() {
-        return "no users: whoever knows the cluster's secret is an administrator, and its doors are open; add the \
-                first with `quorate users add NAME --role admin`\n"
+        return "the cluster has no users: everyone who knows its secret is an administrator, and HTTP asks for no \
+                login; add the first user with `quorate users add NAME --role admin`\n"
             .to_owned();
     }
     let row = |user: &UserInfo| {
@@ -313,6 +302,6 @@ mod tests {
 
     #[test]
     fn a_cluster_without_users_is_explained() {
-        assert!(text_of(&[]).starts_with("no users: whoever knows the cluster's secret"));
+        assert!(text_of(&[]).starts_with("the cluster has no users: everyone who knows its secret"));
     }
 }

@@ -46,7 +46,7 @@ pub(crate) async fn pipeline(doors: &Doors, mut work: Work, body: &[u8]) -> Resu
             request => serve(&mut stream, &mut work, request).await,
         };
         is_closed = is_closed || matches!(done, Done::Ok("close", _));
-        // What was meant to be in the transaction must not run outside of it.
+        // The client meant the later statements to run in the transaction, so they must not run outside of it.
         is_refused = is_refused || (work.has_key() && matches!(done, Done::Problem(Problem::NotOffered(_))));
         results.push(done);
     }

@@ -42,7 +42,8 @@ pub const HELLO_TIME_MAX: Duration = Duration::from_secs(10);
 /// The time without a message after which a WebSocket is pinged, and the time within which it must then send one.
 pub const SOCKET_SILENCE_MAX: Duration = Duration::from_secs(30);
 
-/// The time within which a WebSocket that is being closed must take what was written and say goodbye.
+/// The time within which the client of a WebSocket that the server closes must read what the server has written, and
+/// answer with a close frame.
 pub const SOCKET_CLOSE_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// The most bytes of a frame that a WebSocket is sent. A longer answer has several.

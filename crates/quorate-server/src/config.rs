@@ -128,8 +128,8 @@ impl Schema for ServerConfig {
         node.chain([
             Key::new(
                 "insecure",
-                "Allow the node to serve other machines without TLS: whoever can reach the network between them can \
-                 then read and change everything.",
+                "Allow the node to serve other machines without TLS. Anyone who can reach the network between them \
+                 can then read and change everything.",
                 |server: &mut Self, given| given.flag().map(|flag| server.insecure = flag),
                 |server| server.insecure.into(),
             ),

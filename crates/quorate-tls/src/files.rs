@@ -126,7 +126,7 @@ fn certificates(path: &Path, bytes: &[u8]) -> Result<Vec<CertificateDer<'static>
 
 fn pem_problem(error: &PemError) -> &'static str {
     match error {
-        PemError::NoItemsFound => "there is none in it",
+        PemError::NoItemsFound => "the file contains none",
         _ => "it is damaged",
     }
 }

@@ -3,7 +3,8 @@
 //! A new connection looks at the files if the last look was [`CHECK_EVERY`] ago or longer. Connections that are open
 //! keep what they were made with.
 //!
-//! Invariant: what can't be used is logged once, and what was read before stays in force.
+//! Invariant: if the files can't be used, that is logged once, and the certificates that were read before stay in
+//! force.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, RwLock};
@@ -28,7 +29,7 @@ pub const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// A certificate that ends within this time is worth a warning.
 pub const ENDS_SOON: Duration = Duration::from_secs(30 * DAY_SECONDS);
 
-/// The certificates of a process. Cheap to clone; all clones share what was read last.
+/// The certificates of a process. Cheap to clone; all clones share the certificates that were read last.
 #[derive(Clone)]
 pub struct Keychain(Arc<Inner>);
 

@@ -16,7 +16,7 @@
 //! - No session is resumed: each connection proves both ends anew, under the certificates and the CAs of its time.
 //! - Every channel has a binding of its own, which no third party can compute; so TLS 1.2 is spoken only with the
 //!   extended master secret.
-//! - A file that can't be used never replaces what was read before.
+//! - If a file can't be used, the certificates that were read before stay in force.
 
 #![forbid(unsafe_code)]
 

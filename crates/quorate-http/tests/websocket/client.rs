@@ -18,7 +18,7 @@ pub struct Client {
     pub last_id: i32,
 }
 
-/// What comes from the server.
+/// A message from the server.
 #[derive(Debug, PartialEq)]
 pub enum Heard {
     Said(Value),

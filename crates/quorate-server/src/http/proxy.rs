@@ -42,7 +42,7 @@ impl Proxy {
     /// # Errors
     ///
     /// Those of [`Port::open`], and [`ServeError::Open`] if other machines can reach the port and it has no TLS, unless
-    /// it is told to be insecure.
+    /// `insecure` is set.
     pub async fn open(listen: &str, tls: Option<&TlsConfig>, insecure: bool) -> Result<Self, ServeError> {
         let env = Env::real();
         let (connected, seen) = watch::channel(None);

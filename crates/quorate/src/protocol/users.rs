@@ -1,6 +1,7 @@
 //! Users on the wire (`docs/wire-format.md`, "Users"): what someone logs in with, the answer, and the list of users,
 //! which holds no hash of a password or a token.
 
+use std::fmt;
 use std::time::Duration;
 
 use prost::{Message, Oneof};
@@ -10,6 +11,7 @@ use crate::users::{Credentials, Denied, Identity, TokenInfo, UserInfo};
 
 /// What someone shows to log in: as the message LOGIN of a handshake, or in a request of a proxy to check it.
 #[derive(Clone, PartialEq, Message)]
+#[prost(skip_debug)]
 pub(crate) struct Shown {
     #[prost(oneof = "ShownKind", tags = "1, 2")]
     pub kind: Option<ShownKind>,
@@ -19,6 +21,7 @@ pub(crate) struct Shown {
 }
 
 #[derive(Clone, PartialEq, Oneof)]
+#[prost(skip_debug)]
 pub(crate) enum ShownKind {
     #[prost(string, tag = "1")]
     Token(String),
@@ -27,11 +30,31 @@ pub(crate) enum ShownKind {
 }
 
 #[derive(Clone, PartialEq, Message)]
+#[prost(skip_debug)]
 pub(crate) struct ShownPassword {
     #[prost(string, tag = "1")]
     pub name: String,
     #[prost(string, tag = "2")]
     pub password: String,
+}
+
+/// A password or a token is never printed.
+impl fmt::Debug for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shown").field("from", &self.from).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for ShownKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ShownKind(..)")
+    }
+}
+
+impl fmt::Debug for ShownPassword {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ShownPassword").field("name", &self.name).finish_non_exhaustive()
+    }
 }
 
 impl Shown {
@@ -177,5 +200,19 @@ impl FromIterator<UserInfo> for UserList {
             tokens: user.tokens.into_iter().map(token).collect(),
         };
         Self { users: users.into_iter().map(listed).collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_someone_shows_is_not_printed() {
+        for shown in [Credentials::password("ann", "hidden"), Credentials::token("hidden")] {
+            let shown = Shown::new(Some(&shown), "10.0.0.1:1");
+            assert!(!format!("{shown:?} {:?}", shown.kind).contains("hidden"));
+            assert_eq!(Shown::decode(shown.encode_to_vec().as_slice()), Ok(shown));
+        }
     }
 }

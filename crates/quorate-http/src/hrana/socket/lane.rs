@@ -45,9 +45,9 @@ pub(super) struct OpenStream {
 pub(super) struct Asked {
     pub(super) id: i32,
     pub(super) job: Job,
-    /// What was shown by then to log in.
+    /// What the client had shown to log in when it sent the request.
     pub(super) shown: Option<Credentials>,
-    /// The texts that were stored by then.
+    /// The texts that the client had stored by then.
     pub(super) texts: Texts,
     /// The bytes that it keeps in memory.
     pub(super) bytes: usize,

@@ -39,7 +39,7 @@ pub(super) struct Wire {
 
 #[derive(Debug)]
 enum Out {
-    /// A text, or what is left of it.
+    /// A text, or the part of it that the library has not taken yet.
     Text {
         rest: Bytes,
         is_begun: bool,
