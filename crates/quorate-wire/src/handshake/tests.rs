@@ -4,7 +4,6 @@
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, join, ready};
-use proptest::prelude::*;
 use quorate_env::Rng;
 use quorate_env_sim::SimWorld;
 use tokio::io::DuplexStream;
@@ -82,9 +81,10 @@ async fn relay(mut dialer: End, mut accepter: End, mut change: impl FnMut(usize,
     for number in 0..4 {
         let (from, to) = if number % 2 == 0 { (&mut dialer, &mut accepter) } else { (&mut accepter, &mut dialer) };
         let Ok(Some((kind, body))) = from.reader.next().await else { return };
-        let mut body = body.to_vec();
-        change(number, &mut body);
-        to.sink.write_all(&whole_frame(kind, &body)).await.unwrap();
+        let mut changed = body.to_vec();
+        change(number, &mut changed);
+        to.sink.write_all(&whole_frame(kind, &changed)).await.unwrap();
+        // What the dialer wrote says whether it sends a login, not what the relay made of it.
         let proof = body.split_last_chunk::<32>().filter(|_| kind == PROOF).and_then(|(proof, _)| Proof::decode(proof));
         if proof.is_some_and(|proof| proof.role == Role::User) {
             let Ok(Some((kind, body))) = from.reader.next().await else { return };
@@ -113,19 +113,24 @@ fn both_ends_agree_on_unchanged_messages() {
     assert_eq!((dialed.role, dialed.purpose, dialed.limits), (accepted.role, accepted.purpose, accepted.limits));
 }
 
-proptest! {
-    /// Flips any one bit of any message.
-    #[test]
-    fn a_changed_bit_fails_the_handshake(number in 0..4_usize, bit in any::<prop::sample::Index>()) {
-        let [dialed, accepted] = through(me(), gate(), |at, body| {
-            if at == number {
-                let bit = bit.index(body.len() * 8);
-                body[bit / 8] ^= 1 << (bit % 8);
-            }
-        });
-        prop_assert!(dialed.is_err());
-        // The accepting end is done once it has sent the last message.
-        prop_assert!(accepted.is_err() || number == 3);
+#[test]
+fn each_changed_bit_fails_the_handshake() {
+    for number in 0..4 {
+        let mut bits = 1;
+        let mut bit = 0;
+        while bit < bits {
+            let [dialed, accepted] = through(me(), gate(), |at, body| {
+                if at == number {
+                    bits = body.len() * 8;
+                    body[bit / 8] ^= 1 << (bit % 8);
+                }
+            });
+            assert!(dialed.is_err(), "message {number}, bit {bit}");
+            // The accepting end is done once it has sent the last message.
+            assert!(accepted.is_err() || number == 3, "message {number}, bit {bit}");
+            bit += 1;
+        }
+        assert!(bits > 256, "message {number} was not seen");
     }
 }
 
