@@ -34,6 +34,7 @@ pub const BODY_TIME_MAX: Duration = Duration::from_secs(60);
 pub struct Doors(Arc<Inner>);
 
 struct Inner {
+    env: Env,
     sql: Sql,
     options: Options,
     streams: Streams,
@@ -116,7 +117,7 @@ impl Doors {
     fn make(env: &Env, sql: Sql, options: Options, is_exposed: bool) -> Self {
         let streams = Streams::new(env, options.stream_idle, options.transaction_time);
         let large = Arc::new(Semaphore::new(LARGE_BODIES_MAX));
-        Self(Arc::new(Inner { sql, options, streams, large, is_exposed }))
+        Self(Arc::new(Inner { env: env.clone(), sql, options, streams, large, is_exposed }))
     }
 
     /// Returns whether the doors have an endpoint at a path.
@@ -266,6 +267,10 @@ impl Doors {
     /// Returns the turns of large bodies and messages.
     pub(crate) fn large(&self) -> Arc<Semaphore> {
         Arc::clone(&self.0.large)
+    }
+
+    pub(crate) fn env(&self) -> &Env {
+        &self.0.env
     }
 
     pub(crate) fn options(&self) -> &Options {

@@ -79,6 +79,9 @@ pub(crate) enum Problem {
          add`, then log in"
     )]
     Open,
+    /// A backup could not be made, for a reason of the server's disk, or of its node.
+    #[error("{0}")]
+    Backup(#[source] Cause),
     /// No such endpoint.
     #[error("not found: /openapi.json describes the endpoints")]
     NotFound,
@@ -117,6 +120,7 @@ impl Problem {
             Self::Denied(Denied::TooMany(_)) => "TOO_MANY_LOGINS",
             Self::Denied(Denied::Busy | Denied::NotYet | Denied::Closed) => "UNAVAILABLE",
             Self::Denied(_) => "UNAUTHORIZED",
+            Self::Backup(_) => "BACKUP_FAILED",
             Self::NotFound => "NOT_FOUND",
             Self::Method(_) => "METHOD_NOT_ALLOWED",
         }
@@ -136,7 +140,7 @@ impl Problem {
             | Self::Transaction(_)
             | Self::ReadOnly
             | Self::ForeignKeysOff => StatusCode::BAD_REQUEST,
-            Self::TooManyStreams(_) | Self::TooManyCursors(_) | Self::TransactionLost(_) => {
+            Self::TooManyStreams(_) | Self::TooManyCursors(_) | Self::TransactionLost(_) | Self::Backup(_) => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
             Self::WebSocketVersion => StatusCode::UPGRADE_REQUIRED,

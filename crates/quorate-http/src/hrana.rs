@@ -35,7 +35,7 @@ enum Done {
 /// Answers `POST /v2/pipeline` and `/v3/pipeline`.
 pub(crate) async fn pipeline(doors: &Doors, mut work: Work, body: &[u8]) -> Result<Answer, Problem> {
     let body: PipelineBody = decode(body)?;
-    body.requests.iter().try_for_each(StreamRequest::check)?;
+    body.check()?;
     let (id, mut stream) = doors.streams().take(body.baton.as_deref(), work.caller())?;
     let (mut is_closed, mut is_refused) = (false, false);
     let mut results = Vec::with_capacity(body.requests.len());

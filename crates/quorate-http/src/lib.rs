@@ -46,6 +46,6 @@ mod work;
 
 pub use cluster::{Cluster, MemberView, View};
 pub use door::{BODY_TIME_MAX, Doors};
-pub use message::{Answer, Request};
+pub use message::{Answer, AnswerBody, Request, whole};
 pub use options::Options;
 pub use port::{Port, ServeError, serve};

@@ -1,9 +1,11 @@
 //! Requests to the doors, and their answers.
 
+use std::io;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::Full;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{Either, Full};
 use hyper::header::{
     ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER, SEC_WEBSOCKET_VERSION, UPGRADE, WWW_AUTHENTICATE,
 };
@@ -26,7 +28,10 @@ pub(crate) const POSITION: &str = "quorate-position";
 pub(crate) const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
 /// An answer.
-pub type Answer = Response<Full<Bytes>>;
+pub type Answer = Response<AnswerBody>;
+
+/// The body of an answer: whole, or in pieces that are read as they are sent.
+pub type AnswerBody = Either<Full<Bytes>, UnsyncBoxBody<Bytes, io::Error>>;
 
 /// A request whose body has been read.
 #[derive(Clone, Debug, Default)]
@@ -49,16 +54,29 @@ pub(crate) enum Content {
     Json,
     Lines,
     Text,
+    /// A file of SQLite.
+    Database,
+}
+
+/// Returns a body that is whole.
+pub fn whole(body: impl Into<Bytes>) -> AnswerBody {
+    Either::Left(Full::new(body.into()))
 }
 
 /// Returns an answer.
 pub(crate) fn answer(status: StatusCode, content: Content, body: impl Into<Bytes>) -> Answer {
+    answer_with(status, content, whole(body))
+}
+
+/// Returns an answer with a body that may come in pieces.
+pub(crate) fn answer_with(status: StatusCode, content: Content, body: AnswerBody) -> Answer {
     let content = match content {
         Content::Json => "application/json",
         Content::Lines => "application/x-ndjson",
         Content::Text => "text/plain; charset=utf-8",
+        Content::Database => "application/vnd.sqlite3",
     };
-    let mut answer = Response::new(Full::new(body.into()));
+    let mut answer = Response::new(body);
     *answer.status_mut() = status;
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content));
     answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use quorate::admin::Admin;
 use quorate::users::Users;
 use quorate::{HOLD_MAX, Level, TlsConfig};
 
@@ -89,6 +90,8 @@ pub struct Options {
     /// Whether a port that other machines can reach may do without TLS, and without users. Anyone who can connect may
     /// then read and write everything.
     pub insecure: bool,
+    /// What makes the backups of `/db/backup`. Without it, the doors send none.
+    pub backups: Option<Admin>,
     /// What is known of the cluster, for the endpoints of rqlite that show it.
     pub cluster: Option<Arc<dyn Cluster>>,
 }
@@ -104,6 +107,7 @@ impl Default for Options {
             users: None,
             tls: None,
             insecure: false,
+            backups: None,
             cluster: None,
         }
     }
@@ -156,6 +160,12 @@ impl Options {
     #[must_use]
     pub fn with_insecure(self, insecure: bool) -> Self {
         Self { insecure, ..self }
+    }
+
+    /// Sets [`Options::backups`].
+    #[must_use]
+    pub fn with_backups(self, backups: Admin) -> Self {
+        Self { backups: Some(backups), ..self }
     }
 
     /// Sets [`Options::cluster`].

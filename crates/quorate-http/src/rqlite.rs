@@ -4,6 +4,7 @@
 //! could leave a transaction open is refused. Any node serves any request, so none is redirected.
 
 mod asked;
+mod backup;
 mod cluster;
 mod decode;
 mod encode;
@@ -83,7 +84,8 @@ impl Endpoint {
         match self {
             Self::Execute | Self::Request | Self::Load | Self::Boot => "POST",
             Self::Query | Self::Leader => "GET, HEAD, POST",
-            Self::Backup | Self::Ready | Self::Status | Self::Nodes | Self::Licenses => "GET, HEAD",
+            Self::Backup => "GET",
+            Self::Ready | Self::Status | Self::Nodes | Self::Licenses => "GET, HEAD",
         }
     }
 }
@@ -100,7 +102,7 @@ pub(crate) async fn serve(doors: &Doors, work: Work, endpoint: Endpoint, request
         }
         Endpoint::Request => data(work, Mode::Unified, &asked, decode::statements(request)?).await,
         Endpoint::Load => load(work, &request.body).await,
-        Endpoint::Backup => Err(Problem::NotOffered("backups are not sent over this port; use `quorate backup`")),
+        Endpoint::Backup => backup::backup(doors, &asked).await,
         Endpoint::Boot => {
             let text = "a running cluster can't be replaced by a file; use `quorate restore`, or /db/load for a script";
             Err(Problem::NotOffered(text))

@@ -1,11 +1,16 @@
 //! The API of rqlite on a real node, and what all endpoints share.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests stop at the first surprise")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "tests read real files and stop at the first surprise"
+)]
 
 mod common;
 
-use common::Server;
-use quorate_http::{Options, options};
+use common::{Door, Server};
+use quorate_http::Options;
 use serde_json::{Value, json};
 
 const FOO: &str = "CREATE TABLE foo (id INTEGER PRIMARY KEY, name TEXT UNIQUE, data BLOB)";
@@ -138,6 +143,35 @@ async fn scripts_are_loaded_and_the_rest_is_refused_with_a_reason() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_backup_is_a_file_of_sqlite_at_a_position() {
+    let server = Server::start().await;
+    server.run(FOO).await;
+    let many = "WITH n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 400) \
+                INSERT INTO foo (name) SELECT hex(randomblob(2000)) FROM n";
+    server.run(many).await;
+    let door = Door::open(server.node.sql(), Options::default().with_backups(server.node.admin())).await;
+    let file = tempfile::NamedTempFile::new().unwrap();
+    for query in ["", "?fmt=delete&noleader", "?fmt=binary&vacuum"] {
+        let reply = door.get(&format!("/db/backup{query}"));
+        assert_eq!((reply.status, &*reply.headers["content-type"]), (200, "application/vnd.sqlite3"), "{query}");
+        assert_eq!(reply.headers["content-length"], reply.body.len().to_string());
+        assert!(reply.headers.contains_key("quorate-position") && reply.body.len() > 1_000_000);
+        std::fs::write(file.path(), &reply.body).unwrap();
+        let database = rusqlite::Connection::open(file.path()).unwrap();
+        let count: i64 = database.query_row("SELECT count(*) FROM foo", (), |row| row.get(0)).unwrap();
+        let check: String = database.query_row("PRAGMA integrity_check", (), |row| row.get(0)).unwrap();
+        assert_eq!((count, &*check), (400, "ok"));
+    }
+    for query in ["?compress", "?fmt=sql"] {
+        assert_eq!(door.get(&format!("/db/backup{query}")).status, 422, "{query}");
+    }
+    let left = std::fs::read_dir(std::env::temp_dir()).unwrap().filter_map(Result::ok);
+    let own = format!("quorate-backup-{}-", std::process::id());
+    let left = left.filter(|item| item.file_name().to_string_lossy().starts_with(&own));
+    assert_eq!(left.count(), 0, "nothing is left among the temporary files");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_cluster_is_shown_as_clients_read_it() {
     let server = Server::with(Options::default().with_base_url("http://db.example:8080")).await;
     let ready = server.get("/readyz");
@@ -148,24 +182,6 @@ async fn the_cluster_is_shown_as_clients_read_it() {
     assert_eq!(server.get("/status?key=store.raft").json(), json!({ "state": "Leader" }));
     assert_eq!(server.get("/leader").json()["id"], "quorate");
     assert!(server.get("/licenses").text.contains("Apache License"));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn what_no_endpoint_takes_is_refused_and_the_port_serves_on() {
-    let server = Server::start().await;
-    let too_long = vec![b' '; options::BODY_BYTES_MAX + 1];
-    let post = |path: &str, headers: &[(&str, &str)], body: &[u8]| server.send("POST", path, headers, body);
-    for path in ["/db/execute", "/db/request", "/db/query", "/v2/pipeline", "/v3/cursor", "/v1/batch"] {
-        assert_eq!(post(path, &[], &too_long).status, 413, "{path}");
-        assert_eq!(post(path, &[], b"\xff\x00{[").status, 400, "{path}");
-        assert_eq!(server.send("DELETE", path, &[], b"").status, 405, "{path}");
-        assert_eq!(post(path, &[("origin", "http://evil.example")], b"[]").status, 403, "{path}");
-        assert_eq!(post(path, &[("quorate-level", "sometimes")], b"[]").status, 400, "{path}");
-        let too_long = "k".repeat(options::IDEMPOTENCY_KEY_BYTES_MAX + 1);
-        assert_eq!(post(path, &[("idempotency-key", &too_long)], b"[]").status, 400, "{path}");
-    }
-    assert_eq!(server.get("/db").status, 404);
-    assert_eq!(server.get("/db/query?q=SELECT%201").status, 200);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -93,6 +93,7 @@ impl HttpServer {
     pub fn open_doors(&self, node: &Node, sql: Sql, options: Options) {
         let view = NodeView::new(node.observer(), Asks::new(&self.env, ASKS_MAX));
         let options = options.with_cluster(Arc::new(view)).with_users(node.users());
+        let options = options.with_backups(node.admin());
         self.doors.send_replace(Some(Doors::at(&self.env, self.local_addr(), sql, options)));
     }
 

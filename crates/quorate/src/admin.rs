@@ -5,6 +5,7 @@
 //! - A change that may have been made results in [`AdminError::Unconfirmed`], never in a guess.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,11 +15,12 @@ use quorate_env::{Cause, Instant, sleep};
 use quorate_model::{Failure, GroupId, NodeId};
 use quorate_wire::CallError;
 
+use crate::backup::{BackupError, BackupInfo, BackupOptions};
 use crate::error::Error;
 use crate::protocol::admin::{Admit, Change, Changed, NoChange, Probe, RejectEntry, Remove, Transfer};
 use crate::protocol::{self, StatusReply, method};
-use crate::remote::Alive;
 use crate::remote::nodes::{Nodes, Reached, unreachable};
+use crate::remote::{Alive, fetch};
 use crate::runtime::Runtime;
 use crate::status::Status;
 use crate::submitter::{Attempt, Submitter};
@@ -194,6 +196,18 @@ impl Admin {
             Change::Done(Some(leads)) => Ok(leads),
             other => Err(AdminError::Unconfirmed(format!("unexpected answer: {other:?}").into())),
         }
+    }
+
+    /// Writes a copy of the live database to `file`, as a plain SQLite file; see [`backup`](crate::backup()). The node
+    /// that the handle calls sends it, which may be the leader.
+    ///
+    /// # Errors
+    ///
+    /// Returns a [`BackupError`] if the backup can't be made or written. After an error, a file of that name does not
+    /// exist or is unchanged.
+    pub async fn backup(&self, file: impl AsRef<Path>, options: &BackupOptions) -> Result<BackupInfo, BackupError> {
+        let fetched = self.runtime.run(fetch(&self.nodes, file.as_ref(), options, self.deadline));
+        fetched.await.unwrap_or(Err(BackupError::Cluster(Error::Closed)))
     }
 
     /// Makes the cluster reject the entry at which the leader of a group waits; the database is the group

@@ -14,9 +14,8 @@ use quorate_env::Env;
 use quorate_model::{Position, StoreFault};
 use quorate_sql::backup::{Backup, BackupFile};
 
-use crate::error::Error;
+use crate::error::{ConnectError, Error};
 use crate::level::Level;
-use crate::remote::ConnectError;
 
 pub use quorate_consensus::ImageError;
 pub use quorate_sql::backup::FileError;

@@ -117,6 +117,32 @@ impl From<ReadError> for Error {
     }
 }
 
+/// The error of [`Client::connect`](crate::Client::connect).
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The configuration can't be used.
+    #[error("the configuration: {0}")]
+    Config(#[from] ConfigError),
+    /// No node could be reached, or none accepts this client.
+    #[error(transparent)]
+    Cluster(#[from] Error),
+    /// The thread of the client could not be started.
+    #[error("can't start a thread: {0}")]
+    Thread(#[source] Cause),
+}
+
+impl ConnectError {
+    /// Returns whether the same call may succeed later.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Config(error) => error.is_retryable(),
+            Self::Cluster(error) => error.is_retryable(),
+            Self::Thread(_) => true,
+        }
+    }
+}
+
 /// The error of starting a node.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -82,7 +82,7 @@ mod verify;
 
 pub use admin::Admin;
 pub use config::{Ca, ClientTls, Config, SecretSource, TlsConfig};
-pub use error::{Error, StartError};
+pub use error::{ConnectError, Error, StartError};
 pub use level::Level;
 pub use migrations::Migrations;
 pub use node::{Node, Observer};
@@ -96,7 +96,7 @@ pub use quorate_model::{Failure, FailureKind, Position, Step, Value, limits};
 pub use quorate_sql::extensions::Extensions;
 pub use quorate_sql::query::{FromRow, Rows};
 pub use readiness::NotReady;
-pub use remote::{Client, ClientConfig, ConnectError, backup, verify};
+pub use remote::{Client, ClientConfig, backup, verify};
 pub use restore::restore;
 pub use snapshot::Snapshot;
 pub use sql::Sql;

@@ -12,7 +12,7 @@ use tokio::sync::{oneshot, watch};
 
 use crate::admin::Admin;
 use crate::config::{ClientTls, ConfigError, DEADLINE_DEFAULT, SecretSource};
-use crate::error::Error;
+use crate::error::{ConnectError, Error};
 use crate::level::Level;
 use crate::protocol::{self, users::Shown};
 use crate::runtime::Runtime;
@@ -29,6 +29,7 @@ pub(crate) mod transaction;
 mod verify;
 mod waits;
 
+pub(crate) use backup::fetch;
 pub use backup::{backup, backup_in};
 use network::Network;
 use nodes::Nodes;
@@ -155,32 +156,6 @@ pub(crate) struct Alive {
     end: Mutex<Option<oneshot::Sender<()>>>,
     /// No message is ever sent. The sender is dropped when no more calls can run.
     ended: watch::Receiver<()>,
-}
-
-/// The error of [`Client::connect`].
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ConnectError {
-    /// The configuration can't be used.
-    #[error("the configuration: {0}")]
-    Config(#[from] ConfigError),
-    /// No node could be reached, or none accepts this client.
-    #[error(transparent)]
-    Cluster(#[from] Error),
-    /// The thread of the client could not be started.
-    #[error("can't start a thread: {0}")]
-    Thread(#[source] Cause),
-}
-
-impl ConnectError {
-    /// Returns whether the same call may succeed later.
-    pub fn is_retryable(&self) -> bool {
-        match self {
-            Self::Config(error) => error.is_retryable(),
-            Self::Cluster(error) => error.is_retryable(),
-            Self::Thread(_) => true,
-        }
-    }
 }
 
 impl Client {

@@ -9,8 +9,7 @@ use std::time::Duration;
 use quorate_model::{NodeId, Position};
 use quorate_sql::logical_hash::UNREAD;
 
-use crate::error::Error;
-use crate::remote::ConnectError;
+use crate::error::{ConnectError, Error};
 
 /// How long the nodes may take to compute their hashes.
 pub(crate) const HASHES_MAX: Duration = Duration::from_secs(330);

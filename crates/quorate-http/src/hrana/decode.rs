@@ -150,8 +150,7 @@ pub(super) fn decode<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Proble
 
 /// Reads any bytes as a pipeline, for fuzzing; returns whether they are one.
 pub(crate) fn fuzz_pipeline(body: &[u8]) -> bool {
-    let pipeline =
-        decode::<PipelineBody>(body).is_ok_and(|body| body.requests.iter().all(|request| request.check().is_ok()));
+    let pipeline = decode::<PipelineBody>(body).is_ok_and(|body| body.check().is_ok());
     let cursor = decode::<CursorBody>(body).is_ok_and(|body| body.batch.check().is_ok());
     pipeline || cursor
 }
@@ -211,6 +210,16 @@ impl Stmt {
             return Err(Problem::malformed("give either \"sql\" or \"sql_id\" of a statement"));
         }
         Ok(())
+    }
+}
+
+impl PipelineBody {
+    /// Fails if it has too many requests, or one that can't be read.
+    pub(super) fn check(&self) -> Result<(), Problem> {
+        if self.requests.len() > STATEMENTS_MAX {
+            return Err(Problem::malformed(format!("a pipeline has at most {STATEMENTS_MAX} requests")));
+        }
+        self.requests.iter().try_for_each(StreamRequest::check)
     }
 }
 

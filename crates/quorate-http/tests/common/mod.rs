@@ -52,6 +52,7 @@ pub struct Reply {
     pub status: u16,
     pub headers: BTreeMap<String, String>,
     pub text: String,
+    pub body: Vec<u8>,
 }
 
 impl Reply {
@@ -115,13 +116,13 @@ impl Door {
         let _ = stream.write_all(body);
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer);
-        let answer = String::from_utf8(answer).unwrap();
-        let (head, text) = answer.split_once("\r\n\r\n").expect("an answer");
+        let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n").expect("an answer");
+        let (head, body) = (String::from_utf8(answer[..end].to_vec()).unwrap(), answer[end + 4..].to_vec());
         let mut lines = head.split("\r\n");
         let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
         let headers = lines.filter_map(|line| line.split_once(": "));
         let headers = headers.map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned())).collect();
-        Reply { status, headers, text: text.to_owned() }
+        Reply { status, headers, text: String::from_utf8_lossy(&body).into_owned(), body }
     }
 
     pub fn get(&self, path: &str) -> Reply {

@@ -3,11 +3,10 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use http_body_util::Full;
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use quorate::{NotReady, Observer};
-use quorate_http::Answer;
+use quorate_http::{Answer, whole};
 use serde_json::json;
 
 use super::Pages;
@@ -146,7 +145,7 @@ pub(super) fn json(code: StatusCode, body: &impl serde::Serialize) -> Answer {
 }
 
 fn respond(code: StatusCode, content_type: HeaderValue, body: impl Into<Bytes>) -> Answer {
-    let mut answer = Response::new(Full::new(body.into()));
+    let mut answer = Response::new(whole(body));
     *answer.status_mut() = code;
     answer.headers_mut().insert(CONTENT_TYPE, content_type);
     answer.headers_mut().insert(CACHE_CONTROL, NO_STORE);

@@ -8,9 +8,9 @@ use quorate_env::{Env, Instant};
 use quorate_wire::{Role, StreamError};
 
 use super::nodes::{Nodes, unreachable};
-use super::{ClientConfig, ConnectError, start_runtime};
+use super::{ClientConfig, start_runtime};
 use crate::backup::{BackupError, BackupInfo, BackupOptions, Sink};
-use crate::error::Error;
+use crate::error::{ConnectError, Error};
 use crate::protocol::{self, method};
 use crate::submitter::Attempt;
 
@@ -64,7 +64,7 @@ pub async fn backup_in(
     let (runtime, alive) = start_runtime(&env).await?;
     let fetched = runtime.run(async {
         let nodes = Nodes::new(&env, &config, config.role(Role::Admin), secret).staying();
-        let fetched = fetch(&env, &nodes, file.as_ref(), options, config.deadline).await;
+        let fetched = fetch(&nodes, file.as_ref(), options, config.deadline).await;
         nodes.close().await;
         fetched
     });
@@ -73,14 +73,14 @@ pub async fn backup_in(
     fetched
 }
 
-async fn fetch(
-    env: &Env,
+/// Writes the image of one of these nodes into a file.
+pub(crate) async fn fetch(
     nodes: &Nodes,
     file: &Path,
     options: &BackupOptions,
     limit: Duration,
 ) -> Result<BackupInfo, BackupError> {
-    let deadline = Instant::now() + limit;
+    let (env, deadline) = (nodes.env(), Instant::now() + limit);
     let expected = nodes.status(limit).await?.database_bytes;
     let sink = Sink::create(env, file, options, expected).await?;
     let reached = nodes.reach().await.map_err(unreachable)?;

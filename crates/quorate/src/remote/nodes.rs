@@ -80,6 +80,10 @@ impl Nodes {
         }
     }
 
+    pub(crate) fn env(&self) -> &Env {
+        &self.env
+    }
+
     /// Returns the same nodes, but calls always go to the first node that answers, leader or not.
     pub(super) fn staying(self) -> Self {
         Self { pinned: true, ..self }

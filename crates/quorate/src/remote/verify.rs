@@ -12,8 +12,8 @@ use quorate_wire::{CONNECT_MAX, Dialer, DialerConfig, Identity, Purpose, Role, S
 
 use super::network::Network;
 use super::nodes::Nodes;
-use super::{ClientConfig, ConnectError, start_runtime};
-use crate::error::Error;
+use super::{ClientConfig, start_runtime};
+use crate::error::{ConnectError, Error};
 use crate::protocol::{self, VerifiedKind, method};
 use crate::status::Status;
 use crate::submitter::Submitter;

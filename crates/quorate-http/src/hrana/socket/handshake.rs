@@ -1,6 +1,5 @@
 //! The handshake by which a request of HTTP becomes a WebSocket.
 
-use http_body_util::Full;
 use hyper::header::{HeaderValue, SEC_WEBSOCKET_PROTOCOL, UPGRADE};
 use hyper::{HeaderMap, Method};
 use tokio_tungstenite::tungstenite::Error;
@@ -8,7 +7,7 @@ use tokio_tungstenite::tungstenite::error::ProtocolError;
 use tokio_tungstenite::tungstenite::handshake::server::create_response_with_body;
 
 use crate::error::Problem;
-use crate::message::Answer;
+use crate::message::{Answer, whole};
 
 /// The subprotocols that are spoken, the best first. All have the same messages in JSON; the later versions have more
 /// kinds of them.
@@ -23,7 +22,7 @@ pub(crate) fn is_asked_for<B>(request: &hyper::Request<B>) -> bool {
 /// Returns the answer that makes a request a WebSocket.
 pub(super) fn accept<B>(request: &hyper::Request<B>) -> Result<Answer, Problem> {
     let subprotocol = subprotocol(request.headers())?;
-    let mut answer = create_response_with_body(request, Full::default).map_err(|error| match error {
+    let mut answer = create_response_with_body(request, || whole("")).map_err(|error| match error {
         Error::Protocol(ProtocolError::MissingSecWebSocketVersionHeader) => Problem::WebSocketVersion,
         error => Problem::malformed(error.to_string()),
     })?;
