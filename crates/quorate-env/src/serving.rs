@@ -13,6 +13,10 @@ use tokio::sync::watch;
 use crate::net::{BoxStream, Listener};
 use crate::task::sleep;
 
+mod places;
+
+pub use places::{Place, Places};
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Serve,

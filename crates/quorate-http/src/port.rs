@@ -1,7 +1,7 @@
 //! A port that serves HTTP, on a thread of its own, so that it answers regardless of what the rest of the process does.
 //!
 //! Invariants:
-//! - A new connection always gets a place. If all are taken, the address with the most loses its oldest (`places`).
+//! - A new connection always gets a place. If all are taken, the address with the most loses its oldest ([`Places`]).
 //! - The number of connections, the size and number of headers, and the time for each step of a request are limited. A
 //!   request that exceeds a limit loses its connection; other connections are not affected.
 
@@ -15,18 +15,16 @@ use hyper::Request;
 use hyper::body::Incoming;
 use quorate::{Sql, TlsConfig};
 use quorate_env::net::Listener;
-use quorate_env::serving::{Order, Orders};
+use quorate_env::serving::{Order, Orders, Places};
 use quorate_env::{Env, timeout};
 use quorate_tls::{Keychain, TlsError, TlsNet};
 use tokio::sync::oneshot;
 
 use crate::message::Answer;
 use crate::{Doors, Options};
-use places::Places;
 
 mod address;
 mod connection;
-mod places;
 pub mod stream;
 mod takeover;
 

@@ -258,11 +258,6 @@ fn check_identity(proof: &Proof, cluster: u128, node: u64) -> Result<(), Handsha
     Ok(())
 }
 
-/// Returns the frame that refuses a new connection because there are too many.
-pub(crate) fn busy_frame() -> Bytes {
-    whole_frame(REFUSED, &Refusal::Busy.encode()).freeze()
-}
-
 /// Returns the frame that tells a dialing end without TLS, in the clear, that this end speaks TLS only.
 pub fn tls_only_frame() -> Bytes {
     whole_frame(REFUSED, &Refusal::NeedsTls.encode()).freeze()

@@ -3,18 +3,19 @@
 //! Invariants:
 //! - No input stops the server. A connection that violates the protocol is closed; the others are not affected.
 //! - Unauthenticated connections, those of nodes and those of clients are counted separately, so that none can use up
-//!   the places of the others.
+//!   the places of the others. A new connection always gets a place for its handshake: if all are taken, the address
+//!   with the most loses its oldest.
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::{self, BoxFuture, FutureExt};
+use futures_util::future::{self, BoxFuture, Either, FutureExt, select};
 use quorate_env::net::{BoxStream, Listener, secure};
-use quorate_env::serving::{Order, Orders};
+use quorate_env::serving::{Order, Orders, Place, Places};
 use quorate_env::{Env, timeout};
-use tokio::io::AsyncWriteExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::{CallFailure, FailureKind, HandshakeError};
@@ -113,9 +114,9 @@ pub fn serve(env: &Env, listener: Arc<dyn Listener>, config: ServerConfig, handl
     let addr = listener.local_addr();
     let shared = Shared {
         env: env.clone(),
-        unproven: Places::new(config.unproven_max),
-        peers: Places::new(config.peers_max),
-        clients: Places::new(config.clients_max),
+        unproven: Arc::new(Places::new(config.unproven_max)),
+        peers: Share::new(config.peers_max),
+        clients: Share::new(config.clients_max),
         refusals: Refusals::default(),
         config,
         handler,
@@ -157,19 +158,19 @@ struct Shared {
     env: Env,
     config: ServerConfig,
     handler: Arc<dyn Handler>,
-    unproven: Places,
-    peers: Places,
-    clients: Places,
+    unproven: Arc<Places>,
+    peers: Share,
+    clients: Share,
     refusals: Refusals,
 }
 
-/// The places for connections of one kind.
-struct Places {
+/// The places for authenticated connections of one kind. Who has one keeps it.
+struct Share {
     free: Arc<Semaphore>,
     max: usize,
 }
 
-impl Places {
+impl Share {
     fn new(max: usize) -> Self {
         let max = max.min(Semaphore::MAX_PERMITS);
         Self { free: Arc::new(Semaphore::new(max)), max }
@@ -191,20 +192,20 @@ impl fmt::Debug for Shared {
 }
 
 impl Shared {
-    /// Admits a new connection to the handshake, or refuses it if there are too many that are not authenticated yet.
-    fn start_handshake(self: &Arc<Self>, mut stream: BoxStream, from: String, order: Order) {
-        let Some(place) = self.unproven.take() else {
-            self.refusals.busy();
-            // A new connection accepts a few bytes at once. If it does not, waiting would not help.
-            let _ = stream.write_all(&handshake::busy_frame()).now_or_never();
-            return;
-        };
-        let shared = Arc::clone(self);
+    /// Starts the handshake of a new connection.
+    fn start_handshake(self: &Arc<Self>, stream: BoxStream, from: String, order: Order) {
+        let (shared, place) = (Arc::clone(self), self.unproven.take(&from));
         self.env.spawn(async move { shared.serve_connection(stream, &from, place, order).await });
     }
 
-    async fn serve_connection(&self, stream: BoxStream, from: &str, unproven: OwnedSemaphorePermit, mut order: Order) {
-        let Some(authenticated) = order.until_stopped(self.authenticate(stream, from)).await else { return };
+    async fn serve_connection(&self, stream: BoxStream, from: &str, mut unproven: Place, mut order: Order) {
+        let authenticating = async {
+            match select(pin!(unproven.lost()), pin!(self.authenticate(stream, from))).await {
+                Either::Left(_) => Err(HandshakeError::Busy),
+                Either::Right((authenticated, _)) => authenticated,
+            }
+        };
+        let Some(authenticated) = order.until_stopped(authenticating).await else { return };
         drop(unproven);
         match authenticated {
             Ok((peer, place, reader, sink)) => {

@@ -9,6 +9,7 @@ use quorate_env::{Env, sleep, timeout};
 use quorate_env_sim::SimWorld;
 use quorate_wire::{
     CallError, Client, ConnectError, Dialer, DialerConfig, HandshakeError, Identity, Keys, Purpose, Role, Secret,
+    ServerConfig,
 };
 use tokio::io::AsyncReadExt;
 
@@ -137,18 +138,30 @@ fn places_are_limited_and_released() {
         drop(client);
         sleep(seconds(1)).await;
         dial_as(&env, Role::Admin).await.unwrap();
-
-        let mut strangers = Vec::new();
-        for _ in 0..2 {
-            strangers.push(env.net().connect(ADDR).await.unwrap());
-        }
-        sleep(seconds(1)).await;
+        assert_eq!(refused(dial_as(&env, Role::Peer).await), HandshakeError::Busy);
         drop(peer);
-        let error = refused(dial_as(&env, Role::Peer).await);
-        assert!(matches!(error, HandshakeError::Busy | HandshakeError::Broken(_)), "{error:?}");
-        assert!(error.is_retryable());
-        sleep(seconds(6)).await;
+        sleep(seconds(1)).await;
         dial_as(&env, Role::Peer).await.unwrap();
+    });
+}
+
+/// Each second more silent connections than there are places: a handshake still gets one.
+#[test]
+fn strangers_do_not_keep_others_out() {
+    each_seed(10, async |world| {
+        let config = ServerConfig { unproven_max: 8, ..common::server_config() };
+        let server = common::start_with(&world.node("server"), config, Echo).await;
+        let (stranger, caller) = (world.node("stranger"), world.node("caller"));
+        let mut silent = Vec::new();
+        for second in 0..10 {
+            for _ in 0..20 {
+                silent.push(stranger.net().connect(ADDR).await.unwrap());
+            }
+            let client = Dialer::new(&caller, dialer_config(Purpose::Data)).connect().await;
+            assert!(client.is_ok(), "second {second}: {client:?}");
+            sleep(seconds(1)).await;
+        }
+        assert!(server.connections().refused > 150, "{:?}", server.connections());
     });
 }
 

@@ -45,11 +45,6 @@ impl Refusals {
         self.count.get()
     }
 
-    /// Counts a connection that was refused before its handshake because there are too many.
-    pub(super) fn busy(&self) {
-        self.count.inc();
-    }
-
     /// Counts a connection whose handshake failed, and logs it within the limit.
     pub(super) fn record(&self, from: &str, error: &HandshakeError) {
         self.count.inc();

@@ -1,19 +1,20 @@
-//! The places for connections.
+//! The places of a server for connections.
 //!
-//! A client that stalls on many connections must not keep others out: a health check that gets no connection would
-//! cause the restart of a healthy process. Therefore a new connection always gets a place. If all are taken, the
-//! address with the most places loses its oldest one. A health check takes some milliseconds, while a stalled
-//! connection is old.
+//! A client that stalls on many connections must not keep others out: nodes could not reconnect, and a health check
+//! that gets no connection would cause the restart of a healthy process. Therefore a new connection always gets a
+//! place. If all are taken, the address with the most places loses its oldest one. A handshake or a health check takes
+//! some milliseconds, while a stalled connection is old.
 //!
-//! Invariant: at most as many connections as the port allows have a place.
+//! Invariant: at most as many connections as the server allows have a place.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use quorate_env::lock;
 use tokio::sync::{Notify, oneshot};
 
-/// The places of a port and their holders.
+use crate::lock;
+
+/// The places of a server, and their holders.
 #[derive(Debug)]
 pub struct Places {
     max: usize,
