@@ -118,6 +118,10 @@ pub enum Mutant {
     ReadDamageIgnored,
     /// A node whose address has changed does not announce the new one.
     MoveNotAnnounced,
+    /// A node checks logins against the users that it had when it started.
+    UsersNotPublished,
+    /// A transaction that goes back to a savepoint keeps what ran after it.
+    SavepointIgnored,
 }
 
 use Mutant::{
@@ -127,15 +131,15 @@ use Mutant::{
     HaltForgotten, ImageNotReadAgain, ImageOfPartialCheckpoint, ImagePositionOff, KeyForgotten, LeaderRestored,
     LearnerServes, LevelNotChecked, LostIdentityReused, MigrationNotReadAgain, MoveNotAnnounced, OneIsBelieved,
     OutcomeNotKept, OutcomesNotCompared, PipelineIsAtomic, PositionOfMain, PurgedBeforeDurable, ReadChecksIgnored,
-    ReadDamageIgnored, ReadWithoutQuorum, ReadersNotCounted, RejectedByMinority, RetryIsNew, SeedCarriedOver,
-    SegmentReusedEarly, SessionsForgotten, SessionsOutsideTransaction, SnapshotNotKept, StaleFrameAccepted,
-    StuckNotNoted, SyncBelievedAgain, SyncErrorIgnored, TickReadsClock, TornFrameAccepted, TurnLost, VoteNotAwaited,
-    WokenBeforeCommit,
+    ReadDamageIgnored, ReadWithoutQuorum, ReadersNotCounted, RejectedByMinority, RetryIsNew, SavepointIgnored,
+    SeedCarriedOver, SegmentReusedEarly, SessionsForgotten, SessionsOutsideTransaction, SnapshotNotKept,
+    StaleFrameAccepted, StuckNotNoted, SyncBelievedAgain, SyncErrorIgnored, TickReadsClock, TornFrameAccepted,
+    TurnLost, UsersNotPublished, VoteNotAwaited, WokenBeforeCommit,
 };
 
 impl Mutant {
     /// All mutants.
-    pub const ALL: [Self; 54] = [
+    pub const ALL: [Self; 56] = [
         AcknowledgedBeforeSync,
         SyncErrorIgnored,
         StaleFrameAccepted,
@@ -190,6 +194,8 @@ impl Mutant {
         AbsentVoterIgnored,
         ReadDamageIgnored,
         MoveNotAnnounced,
+        UsersNotPublished,
+        SavepointIgnored,
     ];
 
     /// The mutant with this name, as [`std::fmt::Debug`] prints it.

@@ -9,10 +9,12 @@
 
 mod kind;
 mod parameters;
+mod savepoint;
 mod token;
 
 pub(crate) use kind::{Begin, Kind};
 pub(crate) use parameters::{bind, names};
+pub(crate) use savepoint::Savepoint;
 use token::{Token, tokens};
 
 /// Returns the statements of a script, without the semicolons that end them. Comments between statements are part of

@@ -117,10 +117,43 @@ async fn errors_have_the_codes_of_sqlite() {
         ("ATTACH 'x' AS y", "SQLITE_AUTH"),
         ("COMMIT", "SQLITE_ERROR"),
         ("SAVEPOINT a", "SQLITE_ERROR"),
+        ("ROLLBACK TO a", "SQLITE_ERROR"),
     ] {
         let (_, results) = server.pipeline(None, json!([execute(sql, json!([]))]));
         assert_eq!((results[0]["type"].as_str(), error_code(&results[0])), (Some("error"), code), "{sql}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transaction_has_savepoints() {
+    let server = Server::start().await;
+    server.run(USERS).await;
+    let insert = |name: &str| execute("INSERT INTO users (name) VALUES (?)", json!([text(name)]));
+    let run = |sql: &str| execute(sql, json!([]));
+    let (_, results) = server.pipeline(
+        None,
+        json!([
+            run("BEGIN"),
+            run("SAVEPOINT sp1"),
+            insert("ann"),
+            run("SAVEPOINT \"sp 2\""),
+            insert("bob"),
+            run("ROLLBACK TO SAVEPOINT 'SP 2'"),
+            run("RELEASE [sp 2]"),
+            run("ROLLBACK TO missing"),
+            insert("cid"),
+            run("RELEASE sp1"),
+            run("COMMIT"),
+        ]),
+    );
+    let failed: Vec<_> = (0..).zip(&results).filter(|(_, result)| result["type"] != "ok").collect();
+    assert!(matches!(failed[..], [(7, error)] if error_code(error) == "SQLITE_ERROR"), "{failed:?}");
+    assert_eq!(server.count("users").await, 2, "ann and cid");
+    let (_, results) = server.pipeline(
+        None,
+        json!([run("BEGIN READONLY"), run("SAVEPOINT a"), run("ROLLBACK TO a"), run("RELEASE a"), run("COMMIT")]),
+    );
+    assert!(results.iter().all(|result| result["type"] == "ok"), "{results:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

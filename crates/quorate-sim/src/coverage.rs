@@ -83,7 +83,7 @@ pub struct Coverage {
 }
 
 /// What a run of many seeds must have met in addition to faults.
-const HAPPENINGS: [&str; 37] = [
+const HAPPENINGS: [&str; 38] = [
     WORK_RIGHT,
     WORK_WRONG,
     TRANSACTION,
@@ -94,6 +94,7 @@ const HAPPENINGS: [&str; 37] = [
     INTERACTIVE,
     ABORTED,
     ROLLED_BACK,
+    UNDONE,
     HEALED,
     DAMAGE_READ,
     EXPIRED,
@@ -140,10 +141,12 @@ pub const CONFLICT: &str = "transaction in conflict to the end";
 pub const PIPELINE: &str = "pipeline";
 pub const PIPELINE_ENDED: &str = "pipeline whose transaction ended";
 
-/// Interactive transactions that committed, that the cluster aborted, and that their clients rolled back.
+/// Interactive transactions that committed, that the cluster aborted, that their clients rolled back, and that rolled
+/// back to a savepoint.
 pub const INTERACTIVE: &str = "interactive transaction";
 pub const ABORTED: &str = "interactive transaction aborted";
 pub const ROLLED_BACK: &str = "interactive transaction rolled back";
+pub const UNDONE: &str = "interactive transaction rolled back to a savepoint";
 
 /// Nodes whose data were changed and that got the data of the others while they ran.
 pub const HEALED: &str = "node that was healed";

@@ -83,6 +83,7 @@ pub const ALL: &[(&str, Reencode)] = &[
         AskKind::Begin(begin) => Some(encode(&Ask::begin(begin.wait_millis, begin.last_millis))),
         AskKind::Run(query) => Some(encode(&Ask::run(query.state_query().ok()?.statement))),
         AskKind::Commit(proposal) => Some(encode(&Ask::commit(proposal))),
+        AskKind::Rewind(count) => Some(encode(&Ask::rewind(usize::try_from(count).ok()?))),
     }),
     ("transaction begun", |bytes| Some(encode(&Told::from(read::<Told>(bytes)?.begun())))),
     ("transaction ran", |bytes| Some(encode(&Told::from(read::<Told>(bytes)?.ran())))),

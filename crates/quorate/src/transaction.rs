@@ -29,6 +29,12 @@ use crate::results::{self, BatchResult, Written};
 use crate::row_methods::row_methods;
 use crate::submitter::{Attempt, Held, Submitter};
 
+/// The most savepoints of a transaction.
+pub const SAVEPOINTS_MAX: usize = 1_024;
+
+/// The code that SQLite has for a savepoint that is not there.
+const SQLITE_ERROR: i32 = 1;
+
 /// The place where the statements of one transaction run. Dropping it rolls back.
 pub(crate) trait TransactionHost: Send {
     /// Returns the position of the state on which they run.
@@ -36,6 +42,9 @@ pub(crate) trait TransactionHost: Send {
 
     /// Runs a statement. After any error except [`Error::Failed`], the transaction has ended.
     fn run(&mut self, statement: Statement) -> BoxFuture<'_, Result<DryRunResult, Error>>;
+
+    /// Undoes the recorded statements but this many. After any error, the transaction has ended.
+    fn rewind(&mut self, count: usize) -> BoxFuture<'_, Result<(), Error>>;
 
     /// Proposes the recorded statements.
     fn commit(self: Box<Self>, proposal: Bytes) -> BoxFuture<'static, Result<(Position, Outcome), Attempt>>;
@@ -72,6 +81,7 @@ pub struct Transaction {
     position: Position,
     commands: Vec<Command>,
     stamps: Vec<Stamp>,
+    savepoints: Savepoints,
     /// The time limit for statements.
     end: Instant,
     /// The time limit for the commit.
@@ -83,8 +93,8 @@ impl Transaction {
         let (ticket, host, begun) = submitter.begin(limit).await?;
         let end = begun + limit.min(HOLD_MAX);
         let position = host.position();
-        let (commands, stamps) = (Vec::new(), Vec::new());
-        Ok(Self { submitter, ticket, host: Some(host), position, commands, stamps, end, limit })
+        let (commands, stamps, savepoints) = (Vec::new(), Vec::new(), Savepoints::default());
+        Ok(Self { submitter, ticket, host: Some(host), position, commands, stamps, savepoints, end, limit })
     }
 
     /// Runs a statement and returns its result.
@@ -122,8 +132,7 @@ impl Transaction {
                 self.host = Some(host);
                 Err(error)
             }
-            Err(error @ (Error::TransactionAborted(_) | Error::Closed | Error::Forbidden(_))) => Err(error),
-            Err(error) => Err(Error::TransactionAborted(error.reason())),
+            Err(error) => Err(ended(error)),
         }
     }
 
@@ -137,6 +146,51 @@ impl Transaction {
     }
 
     row_methods!(&mut self);
+
+    /// Sets a savepoint, to which [`Transaction::rollback_to`] returns. A transaction has at most [`SAVEPOINTS_MAX`].
+    /// As in SQLite, names are compared without regard to case, and a name may be used again: the latest one counts.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::Failed`] if there are too many.
+    pub fn savepoint(&mut self, name: impl Into<String>) -> Result<(), Error> {
+        Ok(self.savepoints.set(name.into(), self.commands.len())?)
+    }
+
+    /// Undoes the statements that ran since a savepoint, which stays, and forgets the savepoints that were set since.
+    /// The leader does this by running the statements before it again, so it takes as long as they took.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::Failed`] if there is no such savepoint; the transaction continues. After any other error, it
+    /// has ended.
+    pub async fn rollback_to(&mut self, name: &str) -> Result<(), Error> {
+        let count = self.savepoints.return_to(name)?;
+        if count == self.commands.len() {
+            return Ok(());
+        }
+        let Some(mut host) = self.host.take() else { return Err(over("it has already ended")) };
+        let end = self.end;
+        let rewound = self.submitter.runtime().run(async move {
+            let rewound = timeout_at(end, host.rewind(count)).await;
+            (rewound.unwrap_or_else(|_| Err(time_limit_reached())), host)
+        });
+        let (rewound, host) = rewound.await.map_err(|_| Error::Closed)?;
+        rewound.map_err(ended)?;
+        self.commands.truncate(count);
+        self.stamps.truncate(count);
+        self.host = Some(host);
+        Ok(())
+    }
+
+    /// Forgets a savepoint and those that were set since; the effects of the statements stay.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::Failed`] if there is no such savepoint.
+    pub fn release(&mut self, name: &str) -> Result<(), Error> {
+        Ok(self.savepoints.release(name)?)
+    }
 
     /// Returns the position of the state on which the transaction runs.
     pub fn position(&self) -> Position {
@@ -180,6 +234,14 @@ pub(crate) fn time_limit_reached() -> Error {
     over(&format!("its time limit was reached: the handle's deadline, at most {HOLD_MAX:?}"))
 }
 
+/// Returns the error of a call that has ended the transaction.
+fn ended(error: Error) -> Error {
+    match error {
+        Error::TransactionAborted(_) | Error::Closed | Error::Forbidden(_) => error,
+        error => Error::TransactionAborted(error.reason()),
+    }
+}
+
 fn over(why: &str) -> Error {
     Error::TransactionAborted(why.into())
 }
@@ -189,6 +251,43 @@ fn aborted(failure: Failure) -> Error {
         Error::TransactionAborted(failure.message.into())
     } else {
         failure.into()
+    }
+}
+
+/// The savepoints of a transaction, the earliest first: the name of each, and how many statements were recorded before.
+#[derive(Debug, Default)]
+struct Savepoints(Vec<(String, usize)>);
+
+impl Savepoints {
+    fn set(&mut self, name: String, recorded: usize) -> Result<(), Failure> {
+        if self.0.len() >= SAVEPOINTS_MAX {
+            let text = format!("a transaction has at most {SAVEPOINTS_MAX} savepoints; release some");
+            return Err(Failure::new(FailureKind::TooBig, text));
+        }
+        self.0.push((name, recorded));
+        Ok(())
+    }
+
+    /// Forgets those after the one of this name; returns how many statements were recorded before it.
+    fn return_to(&mut self, name: &str) -> Result<usize, Failure> {
+        let at = self.find(name)?;
+        self.0.truncate(at.saturating_add(1));
+        Ok(self.0.last().map_or(0, |(_, recorded)| *recorded))
+    }
+
+    fn release(&mut self, name: &str) -> Result<(), Failure> {
+        let at = self.find(name)?;
+        self.0.truncate(at);
+        Ok(())
+    }
+
+    fn find(&self, name: &str) -> Result<usize, Failure> {
+        let found = self.0.iter().rposition(|(known, _)| known.eq_ignore_ascii_case(name));
+        let missing = || Failure {
+            sqlite_code: SQLITE_ERROR,
+            ..Failure::new(FailureKind::Sql, format!("no such savepoint: {name}"))
+        };
+        found.ok_or_else(missing)
     }
 }
 

@@ -15,7 +15,7 @@ mod support;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use quorate::{Client, ClientConfig, Error, HOLD_MAX, Level, Sql, Transaction};
+use quorate::{Client, ClientConfig, Error, HOLD_MAX, Level, SAVEPOINTS_MAX, Sql, Transaction};
 use support::{Cluster, Single, on_both, run, secret};
 
 async fn accounts(sql: &Sql) -> Result<(), Error> {
@@ -41,6 +41,47 @@ fn text<T>(result: Result<T, Error>) -> String {
 /// Checks that another client's write takes effect, which requires that no transaction holds writes back.
 async fn writes_go_on(sql: &Sql) {
     sql.with_deadline(HOLD_MAX / 2).execute("UPDATE accounts SET balance = balance", ()).await.unwrap();
+}
+
+#[test]
+fn a_savepoint_undoes_what_ran_after_it() {
+    on_both(async |sql| {
+        accounts(&sql).await?;
+        let mut tx = sql.begin().await?;
+        assert_eq!(add(&mut tx, "ann", -20).await, Ok(30));
+        tx.savepoint("outer")?;
+        assert_eq!(add(&mut tx, "ann", 1).await, Ok(31));
+        tx.savepoint("inner")?;
+        tx.execute("CREATE TABLE notes (text)", ()).await?;
+        tx.rollback_to("INNER").await?;
+        assert!(text(tx.query("SELECT * FROM notes", ()).await).contains("no such table"));
+        assert_eq!(add(&mut tx, "ann", 2).await, Ok(33), "what ran before the savepoint is kept");
+
+        tx.rollback_to("outer").await?;
+        assert!(text(tx.rollback_to("inner").await).contains("no such savepoint: inner"), "it was set after `outer`");
+        tx.execute("UPDATE accounts SET balance = abs(random() % 100)", ()).await?;
+        let drawn: i64 = tx.query_one("SELECT balance FROM accounts WHERE name = 'ann'", ()).await?;
+        tx.release("outer")?;
+        assert!(tx.release("outer").is_err_and(|error| error.failure().is_some_and(|failed| failed.sqlite_code == 1)));
+        let done = tx.commit().await?;
+        assert_eq!(done.results.len(), 2, "the first update, and the last one");
+        assert_eq!(balances(&sql).await?[0], drawn);
+
+        let mut tx = sql.begin().await?;
+        tx.savepoint("empty")?;
+        add(&mut tx, "bob", 1).await?;
+        tx.rollback_to("empty").await?;
+        assert_eq!(tx.commit().await?.results.len(), 0, "nothing is left to commit");
+
+        let mut tx = sql.begin().await?;
+        for number in 0..SAVEPOINTS_MAX {
+            tx.savepoint(number.to_string())?;
+        }
+        assert!(text(tx.savepoint("more")).contains("at most 1024 savepoints"));
+        tx.rollback();
+        writes_go_on(&sql).await;
+        Ok(())
+    });
 }
 
 #[test]

@@ -6,10 +6,11 @@
 //!
 //! Invariants:
 //! - The open transaction holds the effects of the recorded commands, each under its stamp, on the applied state. A
-//!   command that fails leaves no effects: the transaction is rolled back, and the commands recorded before it run
-//!   again.
+//!   command that fails, or is undone, leaves no effects: the transaction is rolled back, and the commands recorded
+//!   before it run again.
 //! - A dry run is continued only by the caller that began it: each dry run has its own number.
 
+use quorate_env::mutant::Mutant;
 use quorate_model::limits::{BUDGET_DEFAULT, COMMANDS_MAX};
 use quorate_model::{Command, CommandResult, Failure, FailureKind, Stamp, StoreFault};
 
@@ -76,10 +77,8 @@ impl<M: Machine> Applier<M> {
 
     /// Runs one more command at the time of `stamp`, or at the last applied time if that is later.
     pub fn dry_run(&mut self, number: u64, stamp: Stamp, command: Command) -> Result<DryRunResult, DryRunError> {
-        let open = self.dry_run.take_if(|open| open.number == number);
-        let Some(mut open) = open else { return Err(DryRunError::Over) };
+        let mut open = self.enter_dry_run(number)?;
         let stamp = Stamp { now: stamp.now.max(self.row.now), ..stamp };
-        self.machine.allow(Allowance::DryRun);
         let done = with_stack::<M, _>(|| self.play(&mut open, stamp, command)).map_err(|error| match error {
             DryRunError::Fault(StoreFault::Slow(_)) => Failure::new(FailureKind::Budget, TOO_LONG).into(),
             DryRunError::Fault(StoreFault::TooMuch(why)) => Failure::new(FailureKind::TooBig, why).into(),
@@ -91,20 +90,44 @@ impl<M: Machine> Applier<M> {
             Err(DryRunError::Failed(_)) => with_stack::<M, _>(|| self.replay(&mut open)).is_err(),
             Err(_) => true,
         };
-        self.machine.allow(Allowance::Usual);
-        self.machine.clear_stamp();
-        if is_over {
-            self.roll_back();
-        } else {
-            self.dry_run = Some(open);
-        }
+        self.leave_dry_run(open, is_over);
         done
+    }
+
+    /// Undoes all recorded commands but the first `count`.
+    pub fn rewind_dry_run(&mut self, number: u64, count: usize) -> Result<(), DryRunError> {
+        let mut open = self.enter_dry_run(number)?;
+        open.recorded.truncate(count);
+        let is_kept = Mutant::SavepointIgnored.is_on();
+        let done = if is_kept { Ok(()) } else { with_stack::<M, _>(|| self.replay(&mut open)) };
+        let done = self.check_not_closing().map_err(DryRunError::Fault).and(done);
+        self.leave_dry_run(open, done.is_err());
+        // What ran once runs again, so a failure is one of the node.
+        done.map_err(|error| if let DryRunError::Failed(_) = error { DryRunError::Over } else { error })
     }
 
     /// Rolls a dry run back if it is the open one.
     pub fn end_dry_run(&mut self, number: u64) {
         if self.dry_run.as_ref().is_some_and(|open| open.number == number) {
             self.roll_back();
+        }
+    }
+
+    /// Takes the open dry run, if it has this number, to run commands in it.
+    fn enter_dry_run(&mut self, number: u64) -> Result<OpenDryRun, DryRunError> {
+        let open = self.dry_run.take_if(|open| open.number == number).ok_or(DryRunError::Over)?;
+        self.machine.allow(Allowance::DryRun);
+        Ok(open)
+    }
+
+    /// Puts the open dry run back, or ends it.
+    fn leave_dry_run(&mut self, open: OpenDryRun, is_over: bool) {
+        self.machine.allow(Allowance::Usual);
+        self.machine.clear_stamp();
+        if is_over {
+            self.roll_back();
+        } else {
+            self.dry_run = Some(open);
         }
     }
 
@@ -143,7 +166,7 @@ impl<M: Machine> Applier<M> {
         Ok(DryRunResult { result, recorded: Some(stamp) })
     }
 
-    /// Restores the state of the open transaction from before a command failed.
+    /// Makes the state of the open transaction that of the recorded commands.
     fn replay(&mut self, open: &mut OpenDryRun) -> Result<(), DryRunError> {
         self.roll_back();
         self.open_dry_run()?;

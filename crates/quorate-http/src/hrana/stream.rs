@@ -11,12 +11,10 @@ use quorate_env::Cause;
 use super::decode::{Stmt, Text};
 use super::texts::Texts;
 use crate::error::Problem;
-use crate::text::{Begin, Kind, bind, split};
+use crate::text::{Begin, Kind, Savepoint, bind, split};
 use crate::work::{Bound, Ran, Work};
 
 const NOT_BEGUN: &str = "no transaction is active; BEGIN starts one";
-const SAVEPOINTS: &str = "savepoints are not supported: a transaction is committed whole, or not at all; a statement \
-                          that fails has no effect, and the transaction goes on";
 
 /// The transaction of a stream.
 #[derive(Debug, Default)]
@@ -118,7 +116,7 @@ impl Stream {
             Kind::Begin(begin) => return self.begin(work, begin).await,
             Kind::Commit => return self.commit(work).await,
             Kind::Rollback => return self.rollback(),
-            Kind::Savepoint => return Err(Problem::Transaction(SAVEPOINTS)),
+            Kind::Savepoint(does) => return self.savepoint(work, does, &bound.0).await,
             Kind::ForeignKeys(value) => return Ok(self.foreign_keys(value)),
             Kind::Write { removes: true } if self.foreign_keys_are_off => return Err(Problem::ForeignKeysOff),
             _ => {}
@@ -186,6 +184,24 @@ impl Stream {
             State::Autocommit => Err(Problem::Transaction(NOT_BEGUN)),
             _ => Ok(Ran::default()),
         }
+    }
+
+    async fn savepoint(&mut self, work: &mut Work, does: Savepoint, statement: &str) -> Result<Ran, Problem> {
+        work.without_key()?;
+        let name = Savepoint::name(statement).ok_or(Problem::Transaction("the savepoint has no name"))?;
+        if matches!(self.state, State::Begun) {
+            self.open(work).await?;
+        }
+        let done = match (&mut self.state, does) {
+            (State::Autocommit | State::Begun, _) => return Err(Problem::Transaction(NOT_BEGUN)),
+            (State::Lost(why), _) => return Err(Problem::TransactionLost(why.clone())),
+            // There is nothing to undo.
+            (State::ReadOnly(_), _) => Ok(()),
+            (State::Open(open), Savepoint::Set) => open.savepoint(name),
+            (State::Open(open), Savepoint::RollBackTo) => open.rollback_to(&name).await,
+            (State::Open(open), Savepoint::Release) => open.release(&name),
+        };
+        done.map(|()| Ran::default()).map_err(Problem::from).inspect_err(|problem| self.note(problem))
     }
 
     /// Foreign keys are always enforced. Turning them off is remembered, so that what would only be right without them

@@ -1,5 +1,6 @@
 //! The kind of a statement, from its words.
 
+use super::savepoint::Savepoint;
 use super::token::{Token, tokens};
 
 /// The kind of a statement.
@@ -9,8 +10,7 @@ pub(crate) enum Kind {
     /// `COMMIT` or `END`.
     Commit,
     Rollback,
-    /// `SAVEPOINT`, `RELEASE` or `ROLLBACK TO`.
-    Savepoint,
+    Savepoint(Savepoint),
     /// `PRAGMA foreign_keys`, with the value that it sets, if any.
     ForeignKeys(Option<bool>),
     /// It writes. If `removes`, it may change or remove rows to which others refer.
@@ -60,9 +60,11 @@ impl Kind {
         } else if is("COMMIT") || is("END") {
             Self::Commit
         } else if is("ROLLBACK") {
-            if has(&["TO"]) { Self::Savepoint } else { Self::Rollback }
-        } else if is("SAVEPOINT") || is("RELEASE") {
-            Self::Savepoint
+            if has(&["TO"]) { Self::Savepoint(Savepoint::RollBackTo) } else { Self::Rollback }
+        } else if is("SAVEPOINT") {
+            Self::Savepoint(Savepoint::Set)
+        } else if is("RELEASE") {
+            Self::Savepoint(Savepoint::Release)
         } else if is("PRAGMA") {
             pragma(words)
         } else {
@@ -92,7 +94,7 @@ impl Kind {
 
     /// Returns whether it begins or ends a transaction, or would.
     pub(crate) fn is_of_transactions(self) -> bool {
-        matches!(self, Self::Begin(_) | Self::Commit | Self::Rollback | Self::Savepoint)
+        matches!(self, Self::Begin(_) | Self::Commit | Self::Rollback | Self::Savepoint(_))
     }
 }
 
@@ -132,8 +134,8 @@ mod tests {
             ("-- now\nCOMMIT", Kind::Commit),
             ("END TRANSACTION", Kind::Commit),
             ("rollback", Kind::Rollback),
-            ("ROLLBACK TRANSACTION TO SAVEPOINT x", Kind::Savepoint),
-            ("RELEASE x", Kind::Savepoint),
+            ("ROLLBACK TRANSACTION TO SAVEPOINT x", Kind::Savepoint(Savepoint::RollBackTo)),
+            ("RELEASE x", Kind::Savepoint(Savepoint::Release)),
             ("insert INTO t VALUES ('REPLACE')", writes(false)),
             ("INSERT OR REPLACE INTO t VALUES (1)", writes(true)),
             ("CREATE TABLE t (a REFERENCES p ON DELETE CASCADE)", writes(false)),

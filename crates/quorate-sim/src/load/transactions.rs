@@ -6,7 +6,7 @@ use quorate::{Error, Level, Position, Sql, Transaction, Value};
 use quorate_env::sleep;
 
 use super::{WRITE_LIMIT, Writer};
-use crate::coverage::{INTERACTIVE, RERUN, ROLLED_BACK, TRANSACTION};
+use crate::coverage::{INTERACTIVE, RERUN, ROLLED_BACK, TRANSACTION, UNDONE};
 use crate::ledger::COMMON;
 
 /// The longest pause within a transaction, in milliseconds.
@@ -74,6 +74,17 @@ impl Writer {
             sleep(Duration::from_millis(self.rng.below(THOUGHT_MILLIS))).await;
         }
         let update = "UPDATE totals SET moves = ?, moved = julianday('now') WHERE client = ?";
+        if self.rng.below(3) == 0 {
+            tx.savepoint("before")?;
+            tx.execute(update, (before + 1_000_000, self.client)).await?;
+            tx.execute("DELETE FROM events WHERE client = ? AND number = ?", (self.client, number)).await?;
+            tx.rollback_to("before").await?;
+            let undone = moves(&mut tx, self.client).await?;
+            if undone != before {
+                self.violation(format!("after ROLLBACK TO, a transaction reads {undone} moves instead of {before}"));
+            }
+            self.ledger.happened(UNDONE);
+        }
         tx.execute(update, (before + 1, self.client)).await?;
         tx.execute(update, (common + 1, COMMON)).await?;
         let after = moves(&mut tx, self.client).await?;

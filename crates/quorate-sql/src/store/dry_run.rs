@@ -59,10 +59,23 @@ impl DryRun {
             let failure = Failure::new(FailureKind::Refused, "only statements may run in an interactive transaction");
             return Err(DryRunError::Failed(failure));
         }
+        self.visit(|core| core.applier().dry_run(self.number, stamp, command))
+    }
+
+    /// Undoes all recorded commands but the first `count`. Blocks while these run again.
+    ///
+    /// # Errors
+    ///
+    /// After an error the dry run is over.
+    pub fn rewind(&self, count: usize) -> Result<(), DryRunError> {
+        self.visit(|core| core.applier().rewind_dry_run(self.number, count))
+    }
+
+    fn visit<T>(&self, run: impl FnOnce(&mut Core) -> Result<T, DryRunError>) -> Result<T, DryRunError> {
         self.shared.upgrade().ok_or(DryRunError::Over)?.writer_lock.visit(|core| {
             let core = core.as_mut().ok_or(DryRunError::Over)?;
             let _scope = core.scope();
-            core.applier().dry_run(self.number, stamp, command)
+            run(core)
         })
     }
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use quorate_apply::Users;
 use quorate_apply::waits::Waits;
+use quorate_env::mutant::Mutant;
 use quorate_env::signal::Signal;
 use quorate_env::{Env, Throttle, lock};
 use quorate_model::{Applied, StoreFault};
@@ -198,7 +199,7 @@ impl Shared {
         }
         drop(known);
         self.users.send_if_modified(|users| {
-            let is_new = !Arc::ptr_eq(users, core.users());
+            let is_new = !Arc::ptr_eq(users, core.users()) && !Mutant::UsersNotPublished.is_on();
             if is_new {
                 *users = Arc::clone(core.users());
             }

@@ -125,13 +125,15 @@ impl TransactionHost for Local {
                 gateway.check_step(statement.clone()).map_err(DryRunError::Failed)?;
                 dry_run.run(stamp, SqlCommand::Statement(statement.into()).into())
             });
-            ran.await.unwrap_or(Err(DryRunError::Over)).map_err(|error| match error {
-                DryRunError::Failed(failure) => failure.into(),
-                DryRunError::Over => Error::TransactionAborted(error.into()),
-                DryRunError::Fault(fault) => store_error(fault),
-            })
+            ran.await.unwrap_or(Err(DryRunError::Over)).map_err(dry_run_error)
         }
         .boxed()
+    }
+
+    fn rewind(&mut self, count: usize) -> BoxFuture<'_, Result<(), Error>> {
+        let dry_run = Arc::clone(&self.dry_run);
+        let rewound = self.env.blocking(move || dry_run.rewind(count));
+        rewound.map(|rewound| rewound.unwrap_or(Err(DryRunError::Over)).map_err(dry_run_error)).boxed()
     }
 
     fn commit(self: Box<Self>, proposal: Bytes) -> BoxFuture<'static, Result<(Position, Outcome), Attempt>> {
@@ -173,6 +175,14 @@ pub(super) async fn serve(
                     return Ok(());
                 }
             }
+            AskKind::Rewind(count) => {
+                let count = usize::try_from(count).unwrap_or(usize::MAX);
+                let rewound = timeout_at(end, host.rewind(count)).await;
+                let rewound = rewound.unwrap_or_else(|_| Err(time_limit_reached()));
+                if send(sender, rewound.into(), end).await.is_err() {
+                    return Ok(());
+                }
+            }
             AskKind::Commit(proposal) => {
                 let committed = match service::check(gateway, held, &proposal).await? {
                     Ok(()) => host.commit(proposal).await,
@@ -198,6 +208,14 @@ async fn next(receiver: &mut StreamReceiver, end: Instant) -> Result<Option<AskK
 
 async fn send(sender: &mut StreamSender, reply: Told, end: Instant) -> Result<(), StreamError> {
     timeout_at(end, sender.send(protocol::encode(&reply))).await.unwrap_or(Err(StreamError::Stopped))
+}
+
+fn dry_run_error(error: DryRunError) -> Error {
+    match error {
+        DryRunError::Failed(failure) => failure.into(),
+        DryRunError::Over => Error::TransactionAborted(error.into()),
+        DryRunError::Fault(fault) => store_error(fault),
+    }
 }
 
 fn store_error(fault: StoreFault) -> Error {

@@ -7,16 +7,16 @@ use quorate_model::{CommandResult, Outcome, Position, Reply, SqlReply, Stamp, St
 use quorate_wire::CallFailure;
 
 use super::convert::newer;
-use super::{Executed, Query, Refusal, WirePosition, WireStamp, malformed};
+use super::{Empty, Executed, Query, Refusal, WirePosition, WireStamp, malformed};
 use crate::error::Error;
 use crate::snapshot;
 use crate::submitter::{Attempt, Limits};
 
-/// An item from the client: first [`AskKind::Begin`], then statements, then possibly [`AskKind::Commit`]. Ending the
-/// stream rolls back.
+/// An item from the client: first [`AskKind::Begin`], then statements and rewinds, then possibly [`AskKind::Commit`].
+/// Ending the stream rolls back.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Ask {
-    #[prost(oneof = "AskKind", tags = "1, 2, 3")]
+    #[prost(oneof = "AskKind", tags = "1, 2, 3, 4")]
     pub kind: Option<AskKind>,
 }
 
@@ -30,6 +30,9 @@ pub(crate) enum AskKind {
     /// A proposal, as `quorate_model::codec` encodes it.
     #[prost(bytes = "bytes", tag = "3")]
     Commit(Bytes),
+    /// Undoes the recorded statements but this many.
+    #[prost(uint64, tag = "4")]
+    Rewind(u64),
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
@@ -45,7 +48,7 @@ pub(crate) struct Begin {
 /// The node's answer to an item.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Told {
-    #[prost(oneof = "ToldKind", tags = "1, 2, 3, 4")]
+    #[prost(oneof = "ToldKind", tags = "1, 2, 3, 4, 5")]
     pub kind: Option<ToldKind>,
 }
 
@@ -59,9 +62,11 @@ pub(crate) enum ToldKind {
     /// Answers a commit, and ends the stream.
     #[prost(message, tag = "3")]
     Committed(Executed),
-    /// Answers a begin or a statement with an error.
+    /// Answers a begin, a statement or a rewind with an error.
     #[prost(message, tag = "4")]
     Refused(Refusal),
+    #[prost(message, tag = "5")]
+    Rewound(Empty),
 }
 
 /// The result of a statement.
@@ -87,6 +92,10 @@ impl Ask {
 
     pub(crate) fn commit(proposal: Bytes) -> Self {
         Self { kind: Some(AskKind::Commit(proposal)) }
+    }
+
+    pub(crate) fn rewind(count: usize) -> Self {
+        Self { kind: Some(AskKind::Rewind(count as u64)) }
     }
 
     /// Returns the request, if this version knows it.
@@ -122,6 +131,15 @@ impl Told {
         }
     }
 
+    /// Returns the answer to a rewind.
+    pub(crate) fn rewound(self) -> Result<(), Error> {
+        match self.kind {
+            Some(ToldKind::Rewound(Empty {})) => Ok(()),
+            Some(ToldKind::Refused(refusal)) => Err(refusal.into()),
+            _ => Err(newer()),
+        }
+    }
+
     /// Returns the answer to a commit.
     pub(crate) fn result(self) -> Result<(Position, Outcome), Attempt> {
         match self.kind {
@@ -144,6 +162,15 @@ impl From<Result<DryRunResult, Error>> for Told {
     fn from(ran: Result<DryRunResult, Error>) -> Self {
         Self::of(match ran {
             Ok(ran) => ToldKind::Ran(ran.into()),
+            Err(error) => ToldKind::Refused((&error).into()),
+        })
+    }
+}
+
+impl From<Result<(), Error>> for Told {
+    fn from(rewound: Result<(), Error>) -> Self {
+        Self::of(match rewound {
+            Ok(()) => ToldKind::Rewound(Empty {}),
             Err(error) => ToldKind::Refused((&error).into()),
         })
     }

@@ -81,6 +81,10 @@ impl TransactionHost for Stream {
         .boxed()
     }
 
+    fn rewind(&mut self, count: usize) -> BoxFuture<'_, Result<(), Error>> {
+        async move { self.ask(Ask::rewind(count)).await?.rewound() }.boxed()
+    }
+
     fn commit(mut self: Box<Self>, proposal: Bytes) -> BoxFuture<'static, Result<(Position, Outcome), Attempt>> {
         async move {
             let reply = timeout(HOLD_MAX, self.ask(Ask::commit(proposal))).await;

@@ -7,7 +7,7 @@ use quorate::{Error, Failure, Level as ReadLevel, Optimistic, Params, Position, 
 
 use super::generate::call_of;
 use super::plain::passed;
-use super::unit::{Answer, Call, Failed, Level, Rowid, Seen, Table, Unit};
+use super::unit::{Answer, Call, Failed, Level, Rowid, Savepoint, Seen, Table, Unit};
 use crate::harness::Result;
 use crate::harness::cluster::Cluster as Processes;
 
@@ -113,8 +113,15 @@ impl Cluster {
         let mut tx = self.all.begin().await?;
         let (mut steps, mut recorded) = (Vec::new(), Vec::new());
         for call in calls {
-            match tx.execute(call.sql.clone(), params(call)).await {
-                Ok(result) => {
+            let result = match Savepoint::of(call) {
+                Some(Savepoint::Set(name)) => tx.savepoint(name).map(|()| None),
+                Some(Savepoint::RollBackTo(name)) => tx.rollback_to(name).await.map(|()| None),
+                Some(Savepoint::Release(name)) => tx.release(name).map(|()| None),
+                None => tx.execute(call.sql.clone(), params(call)).await.map(Some),
+            };
+            match result {
+                Ok(None) => steps.push(Ok(Seen::default())),
+                Ok(Some(result)) => {
                     steps.push(Ok(seen(result.clone())));
                     recorded.push(result);
                 }
@@ -160,7 +167,7 @@ impl Cluster {
 /// Fails unless the commit returns the same result as before for each statement that may have written.
 fn same_results(before: &[StatementResult], after: &[StatementResult]) -> std::result::Result<(), Failed> {
     let mut before = before.iter();
-    // The commit omits statements that only read.
+    // The commit omits statements that only read, and those that were undone.
     if after.iter().all(|result| before.any(|known| same(known, result))) {
         return Ok(());
     }

@@ -173,6 +173,12 @@ impl Generator {
         Unit::Closure { reads, writes, passes: self.dice.chance(60) }
     }
 
+    /// One of a few names, so that some are set twice and some are missing.
+    fn savepoint(&self) -> Call {
+        let verb = self.dice.one(&["SAVEPOINT", "SAVEPOINT", "ROLLBACK TO", "RELEASE"]);
+        call_of(format!("{verb} {}", self.dice.one(&["s1", "S1", "s2"])))
+    }
+
     fn interactive(&mut self) -> Unit {
         self.counts = false;
         let mut calls = Vec::new();
@@ -181,6 +187,7 @@ impl Generator {
                 0..30 => self.read(),
                 30..33 => self.hopeless(),
                 33..39 => self.change(),
+                39..52 => self.savepoint(),
                 _ => self.writes(),
             });
         }

@@ -10,6 +10,25 @@ use super::generate::is_hopeless;
 /// A statement with its parameters.
 pub type Call = Statement<Param>;
 
+/// What a statement of an interactive transaction does with a savepoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Savepoint<'a> {
+    Set(&'a str),
+    RollBackTo(&'a str),
+    Release(&'a str),
+}
+
+impl<'a> Savepoint<'a> {
+    /// Returns what a statement of the generator does; `None` if it is about no savepoint.
+    pub fn of(call: &'a Call) -> Option<Self> {
+        let name = |verb: &str| call.sql.strip_prefix(verb);
+        name("SAVEPOINT ")
+            .map(Self::Set)
+            .or_else(|| name("ROLLBACK TO ").map(Self::RollBackTo))
+            .or_else(|| name("RELEASE ").map(Self::Release))
+    }
+}
+
 /// A unit of work: an entry, a transaction or a query.
 #[derive(Clone, Debug)]
 pub enum Unit {
