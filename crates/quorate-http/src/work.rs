@@ -180,8 +180,8 @@ impl Work {
             }
             values.extend(rows.into_values());
         }
-        let columns = stream.columns().clone();
-        Ok(self.counted(Rows::new(columns, values).into()))
+        let rows = stream.rows(values);
+        Ok(self.counted(rows.into()))
     }
 
     /// Runs a statement of an interactive transaction. If there is no room for its result, it does not run.

@@ -33,6 +33,17 @@ fn what_one_door_has_written_every_other_reads() {
                 assert_eq!(rows["results"][0]["values"], json!([[number]]));
             }
         }
+        // Declared types are told by nodes and by the client, in a transaction that reads and outside of one.
+        for door in &doors {
+            let read = "SELECT id, name, 1 FROM users";
+            let sent = [execute("BEGIN READONLY", json!([])), execute(read, json!([])), execute("COMMIT", json!([]))];
+            let (_, results) = door.pipeline(None, json!(sent));
+            for result in [&door.one(execute(read, json!([])))["result"], &results[1]["response"]["result"]] {
+                let cols = result["cols"].as_array().unwrap();
+                let declared: Vec<_> = cols.iter().map(|col| col["decltype"].as_str()).collect();
+                assert_eq!(declared, [Some("INTEGER"), Some("TEXT"), None]);
+            }
+        }
         // A position makes even the weakest read see the write, on every node.
         let body = json!({ "requests": [execute(INSERT, json!([text("last")]))] });
         let position = doors[1].post("/v3/pipeline", &body).headers["quorate-position"].clone();

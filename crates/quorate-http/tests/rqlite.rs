@@ -40,7 +40,7 @@ async fn writes_and_queries_answer_as_rqlite_does() {
     assert!(shown.text.lines().count() > 5, "{}", shown.text);
     assert_eq!(shown.json()["results"][0]["rows"], json!([{ "name": "fiona", "data": [1, 255] }]));
     let none = server.post("/db/query", &json!([["SELECT name FROM foo WHERE id = :id", { "id": 7 }]]));
-    assert_eq!(none.text, r#"{"results":[{"columns":["name"],"types":[""]}]}"#);
+    assert_eq!(none.text, r#"{"results":[{"columns":["name"],"types":["text"]}]}"#);
     let body = b"INSERT INTO foo (name) VALUES ('bob') RETURNING id";
     let raw = server.send("POST", "/db/execute", &[("content-type", "text/plain")], body);
     assert_eq!(raw.json()["results"][0]["values"], json!([[2]]));

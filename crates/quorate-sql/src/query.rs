@@ -24,6 +24,8 @@ pub use from_value::{FromValue, Mismatch};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rows {
     columns: Arc<[String]>,
+    /// Empty if they are not known.
+    decltypes: Arc<[Option<String>]>,
     values: Vec<Value>,
     len: usize,
 }
@@ -33,12 +35,35 @@ impl Rows {
     pub fn new(columns: Arc<[String]>, mut values: Vec<Value>) -> Self {
         let len = values.len().checked_div(columns.len()).unwrap_or(0);
         values.truncate(len * columns.len());
-        Self { columns, values, len }
+        Self { columns, decltypes: Arc::default(), values, len }
+    }
+
+    /// Returns the same rows with the declared types of their columns.
+    #[must_use]
+    pub fn with_decltypes(self, decltypes: Arc<[Option<String>]>) -> Self {
+        Self { decltypes, ..self }
+    }
+
+    /// Returns rows of these values with the columns of this result.
+    #[must_use]
+    pub fn with_values(&self, values: Vec<Value>) -> Self {
+        Self::new(Arc::clone(&self.columns), values).with_decltypes(Arc::clone(&self.decltypes))
     }
 
     /// Returns the names of the columns.
     pub fn columns(&self) -> &Arc<[String]> {
         &self.columns
+    }
+
+    /// Returns the type with which the table declares a column, if the column is one of a table and this is the result
+    /// of a query. Values may be of any type: SQLite's declared types are affinities.
+    pub fn decltype(&self, column: usize) -> Option<&str> {
+        self.decltypes.get(column)?.as_deref()
+    }
+
+    /// Returns the declared types of all columns; nothing if they are not known.
+    pub fn decltypes(&self) -> &Arc<[Option<String>]> {
+        &self.decltypes
     }
 
     /// Returns the number of rows.

@@ -302,6 +302,9 @@ pub(crate) struct WireRows {
     /// All values, row after row, as `quorate_model::codec` encodes one row.
     #[prost(bytes = "bytes", tag = "2")]
     pub values: Bytes,
+    /// The declared types of the columns; empty for one that has none. None at all if they are not known.
+    #[prost(string, repeated, tag = "3")]
+    pub decltypes: Vec<String>,
 }
 
 /// An [`Error`] on the wire.

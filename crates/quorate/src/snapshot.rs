@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use quorate_env::Instant;
-use quorate_model::{Position, Stamp, Statement};
+use quorate_model::{Position, Stamp, Statement, Value};
 use quorate_sql::query::Rows;
 
 use crate::error::Error;
@@ -76,7 +76,8 @@ pub struct Snapshot {
 /// next query begins or when the snapshot is dropped.
 pub struct RowStream<'a> {
     snapshot: &'a mut Snapshot,
-    columns: Arc<[String]>,
+    /// No rows, with the columns of all pieces.
+    head: Rows,
     first: Option<Rows>,
     has_ended: bool,
 }
@@ -102,7 +103,7 @@ impl Snapshot {
         while let Some(rows) = stream.next().await? {
             values.extend(rows.into_values());
         }
-        Ok(Rows::new(Arc::clone(&stream.columns), values))
+        Ok(stream.rows(values))
     }
 
     /// Runs a query and returns a stream of its rows. Returns when the first piece has arrived.
@@ -122,15 +123,20 @@ impl Snapshot {
             self.state.begin(statement, self.limit, deadline).await
         });
         let first = first.await.unwrap_or(Err(Error::Closed))?;
-        let columns = Arc::clone(first.columns());
-        Ok(RowStream { snapshot: self, columns, first: Some(first), has_ended: false })
+        let head = first.with_values(Vec::new());
+        Ok(RowStream { snapshot: self, head, first: Some(first), has_ended: false })
     }
 }
 
 impl RowStream<'_> {
     /// Returns the names of the columns.
     pub fn columns(&self) -> &Arc<[String]> {
-        &self.columns
+        self.head.columns()
+    }
+
+    /// Returns rows of these values with the columns of the result.
+    pub fn rows(&self, values: Vec<Value>) -> Rows {
+        self.head.with_values(values)
     }
 
     /// Returns the next piece of the result; `None` after the last.
@@ -162,6 +168,6 @@ impl fmt::Debug for Snapshot {
 
 impl fmt::Debug for RowStream<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RowStream").field("columns", &self.columns).finish_non_exhaustive()
+        f.debug_struct("RowStream").field("columns", self.columns()).finish_non_exhaustive()
     }
 }

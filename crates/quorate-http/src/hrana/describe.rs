@@ -1,11 +1,10 @@
 //! Describes a statement without running it.
 //!
 //! The library has no call for this, so it is found by queries: `EXPLAIN` tells whether the statement can be run, and a
-//! query around it, with `LIMIT 0`, tells its columns. The columns of `RETURNING`, and declared types, stay unknown.
+//! query around it, with `LIMIT 0`, tells its columns. Those of `RETURNING` stay unknown.
 
-use quorate::Params;
-use quorate::Value;
 use quorate::sql::Param;
+use quorate::{Params, Rows, Value};
 
 use super::encode::write_columns;
 use super::stream::Stream;
@@ -20,7 +19,7 @@ pub(super) async fn describe(stream: &mut Stream, work: &mut Work, sql: &str) ->
     let (kind, parameters) = (Kind::of(sql), names(sql)?);
     let nulls = Params::positional(vec![Param::Value(Value::Null); parameters.len()]);
     let explain = if kind == Kind::Explain { sql.to_owned() } else { format!("EXPLAIN {sql}") };
-    let mut columns = Vec::new();
+    let mut columns = Rows::default();
     let is_readonly = if kind.is_of_transactions() || matches!(kind, Kind::ForeignKeys(_)) {
         true
     } else {
@@ -29,7 +28,7 @@ pub(super) async fn describe(stream: &mut Stream, work: &mut Work, sql: &str) ->
             Ok(plan) => {
                 let around = format!("SELECT * FROM ({sql}\n) LIMIT 0");
                 let ran = if kind == Kind::Explain { Ok(plan) } else { work.query((around, nulls)).await };
-                columns = ran.map(|ran| ran.rows.columns().to_vec()).unwrap_or_default();
+                columns = ran.map(|ran| ran.rows).unwrap_or_default();
                 true
             }
             // A PRAGMA that sets something, say.

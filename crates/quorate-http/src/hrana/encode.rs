@@ -16,7 +16,7 @@ pub(super) fn statement(ran: &Ran, want_rows: bool) -> Json {
 
 fn write_statement(json: &mut Json, ran: &Ran, want_rows: bool) {
     json.raw("{\"cols\":");
-    write_columns(json, ran.rows.columns());
+    write_columns(json, &ran.rows);
     json.raw(",\"rows\":");
     let none = Rows::default();
     let rows = if want_rows { &ran.rows } else { &none };
@@ -42,10 +42,15 @@ fn write_counts(json: &mut Json, ran: &Ran) {
     };
 }
 
-/// Writes the names of columns. The library does not tell their declared types.
-pub(super) fn write_columns(json: &mut Json, columns: &[String]) {
-    json.list(columns, |json, name| {
-        json.raw("{\"name\":").string(name).raw(",\"decltype\":null}");
+/// Writes the names of the columns, and their declared types where these are known.
+pub(super) fn write_columns(json: &mut Json, rows: &Rows) {
+    json.list(rows.columns().iter().enumerate(), |json, (number, name)| {
+        json.raw("{\"name\":").string(name).raw(",\"decltype\":");
+        match rows.decltype(number) {
+            Some(decltype) => json.string(decltype),
+            None => json.raw("null"),
+        };
+        json.raw("}");
     });
 }
 
@@ -113,7 +118,7 @@ impl Cursor {
                 }
                 (Some(Ok(ran)), None) => {
                     json.raw("{\"type\":\"step_begin\",\"step\":").integer(number(self.step)).raw(",\"cols\":");
-                    write_columns(json, ran.rows.columns());
+                    write_columns(json, &ran.rows);
                     json.raw("}");
                     self.row = Some(0);
                 }

@@ -1,5 +1,7 @@
 //! The results of rqlite, as JSON.
 
+use std::borrow::Cow;
+
 use quorate::{Rows, Value};
 
 use super::asked::Asked;
@@ -56,7 +58,7 @@ fn table(fields: &mut Fields<'_>, rows: &Rows, asked: &Asked) {
         json.string(name);
     });
     fields.field("types").list(types(rows), |json, name| {
-        json.string(name);
+        json.string(&name);
     });
     if !rows.is_empty() {
         fields.field("values").list(rows, |json, row| {
@@ -68,7 +70,7 @@ fn table(fields: &mut Fields<'_>, rows: &Rows, asked: &Asked) {
 fn associative(fields: &mut Fields<'_>, rows: &Rows, asked: &Asked) {
     let types = fields.field("types");
     object(types, rows.columns().iter().zip(self::types(rows)), |json, name| {
-        json.string(name);
+        json.string(&name);
     });
     fields.field("rows").list(rows, |json, row| {
         object(json, rows.columns().iter().zip(row.values()), |json, value| write_value(json, value, asked));
@@ -84,9 +86,8 @@ fn object<'a, T>(json: &mut Json, pairs: impl Iterator<Item = (&'a String, T)>, 
     fields.json.raw("}");
 }
 
-/// Returns the types of the columns. The library does not tell the declared ones, so each is that of the first value
-/// that is not NULL.
-fn types(rows: &Rows) -> impl Iterator<Item = &'static str> + '_ {
+/// Returns the types of the columns: the declared one, or that of the first value that is not NULL.
+fn types(rows: &Rows) -> impl Iterator<Item = Cow<'_, str>> {
     let name = |value: &Value| match value {
         Value::Null => None,
         Value::Integer(_) => Some("integer"),
@@ -94,8 +95,12 @@ fn types(rows: &Rows) -> impl Iterator<Item = &'static str> + '_ {
         Value::Text(_) => Some("text"),
         Value::Blob(_) => Some("blob"),
     };
-    (0..rows.columns().len())
-        .map(move |column| rows.iter().find_map(|row| row.values().get(column).and_then(name)).unwrap_or_default())
+    let of_value =
+        move |column| rows.iter().find_map(|row| row.values().get(column).and_then(name)).unwrap_or_default();
+    (0..rows.columns().len()).map(move |column| match rows.decltype(column) {
+        Some(declared) => declared.to_ascii_lowercase().into(),
+        None => of_value(column).into(),
+    })
 }
 
 fn write_value(json: &mut Json, value: &Value, asked: &Asked) {

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use quorate_env::mutant::Mutant;
 use quorate_model::{Failure, FailureKind, Stamp, Statement, Value};
-use rusqlite::InterruptHandle;
 use rusqlite::types::ValueRef;
+use rusqlite::{InterruptHandle, StatementStatus};
 
 use super::error::ReadError;
 use super::guard::{Allowance, Guard, INLINE_TIME, TICK_STEPS, Trip};
@@ -64,10 +64,25 @@ struct Paused {
 /// Facts cached per prepared statement.
 struct Known {
     parameters: Arc<Parameters>,
-    columns: Arc<[String]>,
+    columns: Columns,
     /// Whether it must be prepared again for each run. It may be a PRAGMA, or it is an EXPLAIN, which SQLite runs
     /// without checking the schema, so it may refer to a schema that no longer exists.
     is_always_reprepared: bool,
+}
+
+/// The columns of a statement's result.
+#[derive(Clone, Default)]
+struct Columns {
+    names: Arc<[String]>,
+    decltypes: Arc<[Option<String>]>,
+    /// How often SQLite had prepared the statement again when these were read; `None` before that.
+    of: Option<i32>,
+}
+
+impl Columns {
+    fn rows(self, values: Vec<Value>) -> Rows {
+        Rows::new(self.names, values).with_decltypes(self.decltypes)
+    }
 }
 
 /// The query of a stream.
@@ -156,7 +171,7 @@ impl Reader {
             let filled = sink.fill(&mut prepared.rows(), usize::MAX);
             prepared.clear_bindings();
             filled?;
-            Ok(Rows::new(columns(&mut prepared), sink.values))
+            Ok(columns(&mut prepared).rows(sink.values))
         });
         rows.inspect_err(|error| self.suspicions.note(&self.generation, error, Some((statement, stamp))))
     }
@@ -191,7 +206,7 @@ impl Reader {
                 std::mem::forget(rows);
             }
             let progress = Progress { stream: Some(stream), seed: Some(random.state()), ..sink.progress };
-            let rows = Rows::new(columns(&mut prepared), sink.values);
+            let rows = columns(&mut prepared).rows(sink.values);
             reader.paused = (!ended).then(|| Paused { stream, sql: statement.sql.clone() });
             Ok(Chunk { rows: (is_first || !rows.is_empty()).then_some(rows), progress, more: !ended })
         });
@@ -374,7 +389,7 @@ fn known(statement: &rusqlite::Statement<'_>, sql: &str) -> Result<Known, ReadEr
     let parameters = Arc::new(Parameters::of(statement));
     Ok(Known {
         parameters,
-        columns: Arc::default(),
+        columns: Columns::default(),
         is_always_reprepared: is_pragma(sql) || statement.is_explain() != 0,
     })
 }
@@ -385,15 +400,17 @@ fn is_pragma(sql: &str) -> bool {
     schema_check::holds(sql, "pragma")
 }
 
-/// The names of the columns. Uses those of the last run unless the schema has changed them.
-fn columns(prepared: &mut Prepared<'_, Known>) -> Arc<[String]> {
-    let known = Arc::clone(&prepared.note().columns);
+/// The columns. Uses those of the last run, unless SQLite has prepared the statement again because the schema changed.
+fn columns(prepared: &mut Prepared<'_, Known>) -> Columns {
     let statement = prepared.statement();
-    if statement.column_names().eq(known.iter().map(String::as_str)) {
-        return known;
+    let of = Some(statement.get_status(StatementStatus::RePrepare));
+    if prepared.note().columns.of == of {
+        return prepared.note().columns.clone();
     }
-    let columns: Arc<[String]> = statement.column_names().map(str::to_owned).collect();
-    prepared.note_mut().columns = Arc::clone(&columns);
+    let names = statement.columns().map(|column| column.name().to_owned()).collect();
+    let decltypes = statement.columns().map(|column| column.decl_type().map(str::to_owned)).collect();
+    let columns = Columns { names, decltypes, of };
+    prepared.note_mut().columns = columns.clone();
     columns
 }
 

@@ -151,6 +151,16 @@ fn columns_follow_the_schema() {
     assert_eq!(columns(&fixture), "id,name");
     fixture.writer.execute_batch("ALTER TABLE t ADD COLUMN age; ALTER TABLE t RENAME COLUMN name TO called").unwrap();
     assert_eq!(columns(&fixture), "id,called,age");
+
+    let declared = |fixture: &Fixture| {
+        let rows = fixture.try_query("SELECT at, at || '' AS text FROM u", &ReadLimits::default()).unwrap();
+        (rows.decltype(0).map(str::to_owned), rows.decltype(1).map(str::to_owned))
+    };
+    for decltype in ["DATETIME", "VARCHAR(10)"] {
+        let table = format!("DROP TABLE IF EXISTS u; CREATE TABLE u (at {decltype}); INSERT INTO u VALUES (1)");
+        fixture.writer.execute_batch(&table).unwrap();
+        assert_eq!(declared(&fixture), (Some(decltype.to_owned()), None));
+    }
 }
 
 #[test]

@@ -164,7 +164,9 @@ fn level_of(level: Option<LevelKind>) -> Result<Level, CallFailure> {
 
 impl From<Rows> for WireRows {
     fn from(rows: Rows) -> Self {
-        Self { columns: rows.columns().to_vec(), values: codec::encode_row(&rows.into_values()) }
+        let (columns, decltypes) = (rows.columns().to_vec(), rows.decltypes().iter().cloned());
+        let decltypes = decltypes.map(Option::unwrap_or_default).collect();
+        Self { columns, decltypes, values: codec::encode_row(&rows.into_values()) }
     }
 }
 
@@ -174,7 +176,8 @@ impl TryFrom<WireRows> for Rows {
     fn try_from(rows: WireRows) -> Result<Self, Error> {
         let unreadable = |error| Error::Unavailable(Cause::context(format!("the rows can't be read: {error}"), error));
         let values = codec::decode_row(&rows.values).map_err(unreadable)?;
-        Ok(Self::new(rows.columns.into(), values))
+        let decltypes = rows.decltypes.into_iter().map(|decltype| Some(decltype).filter(|text| !text.is_empty()));
+        Ok(Self::new(rows.columns.into(), values).with_decltypes(decltypes.collect()))
     }
 }
 

@@ -107,11 +107,11 @@ impl State for Stream {
         async move {
             let left = deadline.saturating_duration_since(Instant::now());
             let first = self.ask(query.clone(), left, deadline).await?;
-            let (columns, mut values) = (Arc::clone(first.columns()), first.into_values());
+            let (head, mut values) = (first.with_values(Vec::new()), first.into_values());
             while let Some(rows) = self.next(deadline).await? {
                 values.extend(rows.into_values());
             }
-            Ok(Rows::new(columns, values))
+            Ok(head.with_values(values))
         }
         .boxed()
     }
