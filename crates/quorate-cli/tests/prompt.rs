@@ -58,6 +58,41 @@ fn the_prompt_edits_completes_and_keeps_history() {
 }
 
 #[test]
+fn tab_knows_the_whole_statement() {
+    let dev = Dev::start(1);
+    succeeded(
+        &dev.sql(
+            &[],
+            "CREATE TABLE animals (zebra, zero); CREATE TABLE plants (zinnia); INSERT INTO plants VALUES (7)",
+        ),
+    );
+    let home = tempfile::tempdir().unwrap();
+    let mut terminal = Terminal::open(&dev, home.path(), &[]);
+    terminal.types("SELECT p.zinnia\r");
+    terminal.wait_for("   ...> ");
+    terminal.types("FROM pla\t AS p WHE\tcoales\tzi\t, 3) = 7 OR\r");
+    terminal.wait_for("   ...> ");
+    // Only the table of the alias has one column with this letter.
+    terminal.runs("p.z\t;", "(1 row)");
+    terminal.types(CTRL_D);
+    assert!(terminal.ends().success());
+}
+
+#[test]
+fn the_pragmas_that_tab_lists_are_permitted() {
+    let dev = Dev::start(1);
+    let home = tempfile::tempdir().unwrap();
+    let mut terminal = Terminal::open(&dev, home.path(), &[]);
+    terminal.types("PRAGMA \t\t");
+    let listed = terminal.wait_for("quorate> PRAGMA ");
+    let pragmas: Vec<&str> = listed.split_whitespace().filter(|word| word.contains('_')).collect();
+    assert!(pragmas.len() > 15, "{listed:?}");
+    for pragma in pragmas {
+        succeeded(&dev.sql(&[], &format!("PRAGMA {pragma}")));
+    }
+}
+
+#[test]
 fn a_transaction_at_the_prompt_reads_what_it_writes() {
     let dev = Dev::start(1);
     succeeded(&dev.sql(&[], "CREATE TABLE t (a UNIQUE)"));

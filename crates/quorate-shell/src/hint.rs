@@ -20,11 +20,11 @@ pub fn hint(error: &str, names: impl FnOnce() -> Arc<Names>) -> Option<String> {
         Some(near.map_or_else(|| lists.to_owned(), |near| format!("did you mean {near}?")))
     };
     if let Some(table) = missing("no such table: ") {
-        return meant(mistyped(table, names().keys().map(String::as_str)), ".tables lists the tables and views");
+        return meant(mistyped(table, names().tables.keys().map(String::as_str)), ".tables lists the tables and views");
     }
     let column = missing("no such column: ").or_else(|| missing("has no column named "))?;
     meant(
-        mistyped(column, names().values().flatten().map(String::as_str)),
+        mistyped(column, names().tables.values().flatten().map(String::as_str)),
         ".schema TABLE shows the columns of a table",
     )
 }
@@ -61,7 +61,8 @@ mod tests {
 
     #[test]
     fn a_mistyped_name_gets_the_nearest_one() {
-        let names = Arc::new(Names::from([("users".to_owned(), vec!["id".to_owned(), "name".to_owned()])]));
+        let tables = [("users".to_owned(), vec!["id".to_owned(), "name".to_owned()])].into();
+        let names = Arc::new(Names { tables, ..Names::default() });
         for (error, expected) in [
             ("no such table: usres", Some("did you mean users?")),
             ("no such table: main.orders", Some(".tables lists the tables and views")),

@@ -1,8 +1,8 @@
-//! The names of tables and columns, for completion.
+//! The names of tables, columns and functions, for completion.
 //!
 //! Invariant: a caller waits at most [`WAIT_MAX`]. Names that arrive later are there for the next call.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,7 @@ use tokio::runtime::Handle;
 
 use crate::client::Connection;
 use crate::error::{Error, Result};
+use crate::format::visible;
 
 /// How long a caller at the prompt waits for names.
 const WAIT_MAX: Duration = Duration::from_millis(300);
@@ -24,11 +25,20 @@ const FRESH: Duration = Duration::from_secs(10);
 /// The most columns, of all tables together.
 const COLUMNS_MAX: usize = 20_000;
 
-const SQL: &str = r"SELECT t.name, c.name FROM pragma_table_list t, pragma_table_xinfo(t.name) c
-    WHERE t.schema = 'main' AND t.type IN ('table', 'view', 'virtual') AND t.name NOT LIKE '\_quorate\_%' ESCAPE '\'";
+/// The functions first, as columns of no table; without those that SQLite or a module keeps for itself.
+const SQL: &str = r"SELECT DISTINCT NULL, name FROM pragma_function_list WHERE name GLOB '[a-z]*'
+      AND name NOT GLOB 'fts*' AND name NOT GLOB 'rtree*' AND name NOT GLOB 'sqlite_*' AND name <> 'load_extension'
+    UNION ALL SELECT t.name, c.name FROM pragma_table_list t, pragma_table_xinfo(t.name) c
+      WHERE t.schema = 'main' AND t.type IN ('table', 'view', 'virtual') AND t.name NOT LIKE '\_quorate\_%' ESCAPE '\'";
 
-/// Tables and views, each with its columns.
-pub type Names = BTreeMap<String, Vec<String>>;
+/// The names in a database.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Names {
+    /// Tables and views, each with its columns.
+    pub tables: BTreeMap<String, Vec<String>>,
+    /// Functions that statements may call.
+    pub functions: BTreeSet<String>,
+}
 
 /// The cached names. Cheap to clone.
 #[derive(Clone)]
@@ -98,9 +108,39 @@ impl Shared {
 
 async fn fetch(client: &Connection) -> Result<Names> {
     let rows = client.look(&format!("{SQL} LIMIT {COLUMNS_MAX}"), FETCH_MAX).await?;
-    let mut names = Names::new();
-    for (table, column) in rows.all::<(String, String)>().map_err(Error::of)? {
-        names.entry(table).or_default().push(column);
+    Ok(gathered(rows.all::<(Option<String>, String)>().map_err(Error::of)?))
+}
+
+/// The names of these rows of [`SQL`]. The line editor would print a name as it is, so those that a terminal would
+/// interpret are left out.
+fn gathered(rows: Vec<(Option<String>, String)>) -> Names {
+    let is_active = |name: &str| name.chars().any(visible::is_active);
+    let mut names = Names::default();
+    for (table, name) in rows {
+        match table {
+            _ if is_active(&name) => {}
+            Some(table) if is_active(&table) => {}
+            Some(table) => names.tables.entry(table).or_default().push(name),
+            None => drop(names.functions.insert(name)),
+        }
     }
-    Ok(names)
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_a_terminal_would_interpret_are_left_out() {
+        let row = |table: Option<&str>, name: &str| (table.map(str::to_owned), name.to_owned());
+        let names = gathered(vec![
+            row(None, "upper"),
+            row(Some("t"), "a"),
+            row(Some("t"), "b\u{1b}[31m"),
+            row(Some("u\u{202E}"), "c"),
+        ]);
+        assert_eq!(names.functions.into_iter().collect::<Vec<_>>(), ["upper"]);
+        assert_eq!(names.tables.into_iter().collect::<Vec<_>>(), [("t".to_owned(), vec!["a".to_owned()])]);
+    }
 }

@@ -52,7 +52,8 @@ impl Shell {
         let mut typed = Pending::default();
         let mut interrupted = false;
         loop {
-            let (back, line) = keyboard.read(typed.prompt(self.in_transaction()), !typed.is_empty()).await?;
+            let (back, line) =
+                keyboard.read(typed.prompt(self.in_transaction()), typed.unfinished().to_owned()).await?;
             keyboard = back;
             let was_interrupted = std::mem::replace(&mut interrupted, false);
             match line {
@@ -164,6 +165,11 @@ impl Pending {
             .filter(|text| !text.is_empty())
     }
 
+    /// The statement that has begun, so far; empty between statements.
+    fn unfinished(&self) -> &str {
+        if self.is_empty() { "" } else { self.items.unfinished() }
+    }
+
     fn is_empty(&self) -> bool {
         self.items.is_between()
     }
@@ -197,9 +203,9 @@ impl Keyboard {
     }
 
     /// Reads a line on a thread of its own, so that names can be fetched in the meantime.
-    async fn read(mut self, prompt: String, in_statement: bool) -> Result<(Self, Typed)> {
+    async fn read(mut self, prompt: String, earlier: String) -> Result<(Self, Typed)> {
         if let Some(completion) = self.editor.helper_mut() {
-            completion.in_statement = in_statement;
+            completion.earlier = earlier;
         }
         let reading = tokio::task::spawn_blocking(move || {
             let line = self.editor.readline(&prompt);

@@ -86,6 +86,11 @@ impl Items {
         self.split.is_between()
     }
 
+    /// The statement that has begun, so far.
+    pub fn unfinished(&self) -> &str {
+        self.split.unfinished()
+    }
+
     /// The start mark of the literal or comment that is open.
     pub fn open(&self) -> Option<&'static str> {
         self.split.open()

@@ -84,9 +84,14 @@ impl Splitter {
         })
     }
 
+    /// The statement that has begun, so far.
+    pub fn unfinished(&self) -> &str {
+        self.text.get(self.start..).unwrap_or_default()
+    }
+
     /// Bytes of the statement that has begun.
     pub fn unfinished_bytes(&self) -> usize {
-        self.text.len().saturating_sub(self.start)
+        self.unfinished().len()
     }
 
     /// The statement up to `end`; the next one begins at `at`.
@@ -139,23 +144,52 @@ impl Splitter {
 
 /// The tokens of a text outside literals and comments, each with the place where it begins.
 pub fn tokens(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    pieces(text).filter(|piece| piece.sort == Sort::Plain).map(|piece| (piece.at, piece.text))
+}
+
+/// A part of a text, without space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece<'a> {
+    /// Where it begins.
+    pub at: usize,
+    pub text: &'a str,
+    pub sort: Sort,
+    /// Whether it is a literal or a comment without its end mark.
+    pub is_open: bool,
+}
+
+/// The sort of a piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sort {
+    /// A word, a number, or another character.
+    Plain,
+    /// A literal, or a name in quotes.
+    Quoted,
+    Comment,
+}
+
+/// All parts of a text, comments too.
+pub fn pieces(text: &str) -> impl Iterator<Item = Piece<'_>> {
     let mut at = 0;
     std::iter::from_fn(move || {
         loop {
             let rest = text.get(at..).filter(|rest| !rest.is_empty())?;
             let begin = at;
-            match first(rest) {
-                (token, Extent::Length(length)) => {
+            let (sort, length, is_open) = match first(rest) {
+                (Token::Space, Extent::Length(length)) => {
                     at += length;
-                    if token != Token::Space {
-                        return Some((begin, rest.get(..length)?));
-                    }
+                    continue;
                 }
-                (_, Extent::Until { from, end }) => {
-                    let inside = rest.get(from..).unwrap_or_default();
-                    at += inside.find(end).map_or(rest.len(), |found| from + found + end.len());
+                (_, Extent::Length(length)) => (Sort::Plain, length, false),
+                (token, Extent::Until { from, end }) => {
+                    let end =
+                        rest.get(from..).and_then(|inside| inside.find(end)).map(|found| from + found + end.len());
+                    let sort = if token == Token::Space { Sort::Comment } else { Sort::Quoted };
+                    (sort, end.unwrap_or(rest.len()), end.is_none())
                 }
-            }
+            };
+            at += length;
+            return Some(Piece { at: begin, text: rest.get(..length)?, sort, is_open });
         }
     })
 }
@@ -255,7 +289,8 @@ fn first(text: &str) -> (Token, Extent) {
     }
 }
 
-fn in_word(c: char) -> bool {
+/// Whether the character may be part of a word.
+pub fn in_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '$' || !c.is_ascii()
 }
 
