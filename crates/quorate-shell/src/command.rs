@@ -34,6 +34,8 @@ pub enum Command {
     Once(PathBuf),
     /// `None` for the terminal again.
     Output(Option<PathBuf>),
+    /// `on`, `off` or a command line.
+    Pager(Option<String>),
     Param(Change),
     Print(String),
     Read(PathBuf),
@@ -107,6 +109,8 @@ pub const COMMANDS: &[Spec] = &[
     spec(".nullvalue", "TEXT", "the text for NULL", "", Takes::Nothing),
     spec(".once", "FILE", "send the next result to a file", "", Takes::File),
     spec(".output", "FILE|off", "send results to a file, or to the terminal again", "", Takes::File),
+    spec(".pager", "on|off|COMMAND", "show long results in a pager",
+        "The pager is QUORATE_PAGER, PAGER, or less. Only the prompt uses it.", Takes::Switch),
     spec(".param", "set NAME VALUE", "give the parameter :NAME a value",
         "VALUE is a literal of SQL, or a text without quotes.\n.param unset NAME, .param clear, .param list",
         Takes::Nothing),
@@ -202,6 +206,7 @@ fn command(spec: &'static Spec, rest: &str) -> Result<Command, String> {
         ".output" => {
             Command::Output(one()?.filter(|file| !matches!(file.as_str(), "off" | "stdout")).map(PathBuf::from))
         }
+        ".pager" => Command::Pager(Some(rest.to_owned()).filter(|rest| !rest.is_empty())),
         ".print" => Command::Print(words.join(" ")),
         ".read" => Command::Read(needed(one()?)?.into()),
         ".schema" => Command::Schema(one()?),
@@ -249,7 +254,7 @@ fn width(word: &str) -> Result<i16, String> {
 }
 
 /// Splits a line into words; quotes keep words together.
-fn words(line: &str) -> Result<Vec<String>, String> {
+pub fn words(line: &str) -> Result<Vec<String>, String> {
     let (mut words, mut chars) = (Vec::new(), line.chars().peekable());
     while let Some(c) = chars.next() {
         match c {

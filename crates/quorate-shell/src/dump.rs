@@ -96,6 +96,9 @@ impl Dump<'_> {
                 let values: Vec<String> = row.values().iter().map(marked).collect();
                 self.out.put(&format!("{head}{});\n", values.join(",")))?;
             }
+            if self.out.output.drain().await?.is_break() {
+                return Ok(());
+            }
             // Yields, so that Ctrl-C works even if the next rows are always there.
             tokio::task::yield_now().await;
         }

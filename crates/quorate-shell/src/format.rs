@@ -150,12 +150,10 @@ pub fn size(bytes: u64) -> String {
     }
 }
 
-/// The width of the terminal; `None` if the standard output is not a terminal.
-pub(crate) fn terminal_width() -> Option<usize> {
-    rustix::termios::tcgetwinsize(std::io::stdout())
-        .ok()
-        .map(|size| usize::from(size.ws_col))
-        .filter(|&width| width > 0)
+/// The lines of the terminal, 0 if that is not known, and its width; `None` if the standard output is not a terminal.
+pub(crate) fn terminal_size() -> Option<(usize, usize)> {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+    Some((size.ws_row.into(), size.ws_col.into())).filter(|&(_, width)| width > 0)
 }
 
 #[cfg(test)]

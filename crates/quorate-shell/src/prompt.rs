@@ -1,5 +1,5 @@
-//! The prompt: lines with a history, completion by Tab, and Ctrl-C, which cancels the running statement but not the
-//! shell.
+//! The prompt: lines with a history, completion by Tab, a pager, and Ctrl-C, which cancels the running statement but
+//! not the shell.
 
 use std::path::PathBuf;
 
@@ -16,6 +16,7 @@ use crate::hint::{hint, place};
 use crate::kind::Kind;
 use crate::names::KnownNames;
 use crate::output::print;
+use crate::pager::Pager;
 use crate::script::{Item, Items, Script};
 use crate::shell::{Next, Shell};
 
@@ -45,6 +46,7 @@ impl Shell {
     /// The terminal or the file of `.output` failed.
     pub async fn prompt(&mut self) -> Result<()> {
         self.is_prompt = true;
+        self.output.pager = Pager::from_env();
         print(&format!("{}\n{HELLO}", visible::one_line(&self.greeting)))?;
         let names = KnownNames::new(self.client.clone());
         let mut keyboard = Keyboard::open(names.clone())?;
@@ -86,12 +88,19 @@ impl Shell {
 /// Runs the complete items of what was typed. After an error or Ctrl-C the rest is dropped.
 async fn run_typed(shell: &mut Shell, typed: &mut Pending, names: &KnownNames, interrupt: &mut Signal) -> Next {
     // A Ctrl-C from before this item is not meant for it.
-    while interrupt.recv().now_or_never().is_some() {}
+    discard(interrupt);
     while let Some((item, _)) = typed.items.next() {
+        shell.output.begin_page();
         let outcome = tokio::select! {
             outcome = run_item(shell, &item) => outcome,
             _ = interrupt.recv() => Err(Error::new(shell.cancelled())),
         };
+        let was_paged = shell.output.end_page().await;
+        if matches!(was_paged, Ok(true)) {
+            // A Ctrl-C in the pager was meant for it.
+            discard(interrupt);
+        }
+        let outcome = was_paged.and(outcome);
         let changes_names = match &item {
             Item::Statement(statement) => Kind::of(statement).may_change_names(),
             Item::Command(_) => true,
@@ -115,6 +124,11 @@ async fn run_typed(shell: &mut Shell, typed: &mut Pending, names: &KnownNames, i
     Next::GoOn
 }
 
+/// Forgets each Ctrl-C up to now.
+fn discard(interrupt: &mut Signal) {
+    while interrupt.recv().now_or_never().is_some() {}
+}
+
 /// Prints an error, its place in the statement, and a hint, if there are any.
 async fn tell(error: &Error, statement: &str, names: &KnownNames) {
     eprintln!("error: {error}");
@@ -131,7 +145,11 @@ async fn tell(error: &Error, statement: &str, names: &KnownNames) {
 
 async fn run_item(shell: &mut Shell, item: &Item) -> Result<Next> {
     match shell.run(item, None).await? {
-        Next::Read(file) => shell.run_script(Script::open(&file)?, &mut 0).await,
+        Next::Read(file) => {
+            // The results of a script are shown one after the other.
+            shell.output.end_page().await?;
+            shell.run_script(Script::open(&file)?, &mut 0).await
+        }
         next => Ok(next),
     }
 }

@@ -7,7 +7,6 @@ use quorate::{Error as SqlError, Failure, FailureKind, Params, Rows, Value};
 use crate::error::{Error, Result};
 use crate::format::{self, Mode, Printer, Written, plural, visible};
 use crate::kind::Kind;
-use crate::output::print;
 use crate::plan::Plan;
 use crate::script::Place;
 use crate::shell::{Shell, placed};
@@ -62,9 +61,9 @@ impl Shell {
     }
 
     /// Prints a remark in the modes that people read.
-    pub(crate) fn remark(&self, text: &str) -> Result<()> {
+    pub(crate) fn remark(&mut self, text: &str) -> Result<()> {
         let is_read_by_people = self.is_prompt || matches!(self.style.mode, Mode::Table | Mode::Line);
-        if is_read_by_people { print(text) } else { Ok(()) }
+        if is_read_by_people { self.output.say(text) } else { Ok(()) }
     }
 
     fn gather(&mut self, kind: Kind, statement: &str, place: Option<&Place>) -> Result<()> {
@@ -167,6 +166,9 @@ impl Shell {
         let mut shown = self.head(kind, rows.columns())?;
         while let Some(piece) = rows.next().await.map_err(|error| self.client.of_query(error))? {
             self.rows(&mut shown, &piece)?;
+            if self.output.drain().await?.is_break() {
+                return Ok(());
+            }
             // Yields, so that Ctrl-C works even if the next rows are always there.
             tokio::task::yield_now().await;
         }

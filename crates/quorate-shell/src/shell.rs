@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::format::{Mode, Style, plural};
 use crate::import;
 use crate::live::LiveTransaction;
-use crate::output::{Output, print};
+use crate::output::Output;
 use crate::parameters::Parameters;
 use crate::script::{Item, Place, Script};
 use crate::transaction::Transaction;
@@ -177,7 +177,8 @@ impl Shell {
                 let begun = Instant::now();
                 self.statement(statement, place).await?;
                 if self.timer {
-                    print(&format!("Time: {:.1} ms\n", begun.elapsed().as_secs_f64() * 1000.0))?;
+                    let time = format!("Time: {:.1} ms\n", begun.elapsed().as_secs_f64() * 1000.0);
+                    self.output.say(&time)?;
                 }
                 Ok(Next::GoOn)
             }
@@ -231,6 +232,7 @@ impl Shell {
             Command::Level(Some(level)) => self.level = level,
             Command::Mode(Some(mode)) => self.style.mode = mode,
             Command::NullValue(text) => self.style.null = text,
+            Command::Pager(Some(to)) => self.output.pager.set(&to),
             Command::Timer(Some(on)) => self.timer = on,
             Command::Width(widths) => self.style.widths = widths,
             Command::Output(file) => return self.output.send_to(file.as_deref()),
@@ -241,6 +243,7 @@ impl Shell {
                     Command::Headers(_) => "headers",
                     Command::Level(_) => "level",
                     Command::Mode(_) => "mode",
+                    Command::Pager(_) => "pager",
                     Command::Timer(_) => "timer",
                     _ => "",
                 };
@@ -276,6 +279,7 @@ impl Shell {
             ("mode", self.style.mode.to_string()),
             ("nullvalue", self.style.null.clone().unwrap_or_else(|| "the mode's default".to_owned())),
             ("output", self.output.file().map_or("the terminal".to_owned(), |file| file.display().to_string())),
+            ("pager", self.output.pager.to_string()),
             ("timer", switch(self.timer)),
             ("width", if widths.is_empty() { "as needed".to_owned() } else { widths }),
         ];

@@ -30,6 +30,11 @@ pub struct Terminal {
 impl Terminal {
     /// Opens a prompt whose history is in `home`.
     pub fn open(dev: &Dev, home: &Path, options: &[&str]) -> Self {
+        Self::open_with(dev, home, options, &[])
+    }
+
+    /// Does the same with some variables in the environment.
+    pub fn open_with(dev: &Dev, home: &Path, options: &[&str], variables: &[(&str, &str)]) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
@@ -43,6 +48,8 @@ impl Terminal {
             .args(dev.sql_options(options))
             .env("HOME", home)
             .env("TERM", "xterm")
+            .env("QUORATE_PAGER", "")
+            .envs(variables.iter().copied())
             .stdin(side())
             .stdout(side())
             .stderr(side())
