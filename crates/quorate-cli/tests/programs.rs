@@ -1,4 +1,4 @@
-//! The programs of the user that the prompt of `quorate sql` runs.
+//! The programs of the user that the prompt of `quorate sql` runs: the pager and the editor.
 
 #![allow(
     clippy::unwrap_used,
@@ -23,7 +23,7 @@ fn rows(count: u64) -> String {
     format!("WITH RECURSIVE {numbers} SELECT 'row' || i AS x FROM n;")
 }
 
-/// A program that is this script.
+/// A pager or an editor that is this script.
 fn program(home: &Path, script: &str) -> String {
     let file = home.join("program");
     write(&file, script).unwrap();
@@ -112,6 +112,63 @@ fn ctrl_c_in_the_pager_is_for_the_pager() {
     terminal.wait_for("all read");
     terminal.runs("q", "error: cancelled");
     terminal.runs("SELECT 'and' || ' again';", "and again");
+    terminal.types(CTRL_D);
+    assert!(terminal.ends().success());
+}
+
+#[test]
+fn a_statement_is_written_with_the_editor() {
+    let dev = Dev::start(1);
+    let home = tempfile::tempdir().unwrap();
+    let seen = home.path().join("seen");
+    // An editor that saves a text, and then does something else.
+    let edits_to = |text: &str, then: &str| {
+        let seen = seen.display();
+        let look =
+            format!("[ \"$1\" = --wait ] && cat \"$2\" > '{seen}'; ls -l \"$2\" >> '{seen}'; echo \"$2\" >> '{seen}'");
+        program(home.path(), &format!("{look}; printf '%s' '{text}' > \"$2\"; {then}")) + " --wait"
+    };
+    let editor = edits_to("SELECT 40 + 2;", "");
+    let mut terminal = Terminal::open_with(&dev, home.path(), &[], &[("QUORATE_EDITOR", &editor), ("VISUAL", "false")]);
+    terminal.types("SELECT 1\r");
+    terminal.wait_for("   ...> ");
+    terminal.runs("+ 2 \\e", "42\r");
+    let text = read_to_string(&seen).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(matches!(lines.as_slice(), ["SELECT 1", "+ 2", list, _] if list.starts_with("-rw-------")), "{text}");
+    assert!(!Path::new(lines[3]).exists() && !Path::new(lines[3]).parent().unwrap().exists(), "it was removed");
+
+    // The last statement, which stays as it is; then one that is not complete.
+    terminal.runs(".edit", "it left the text unchanged; nothing was run");
+    assert!(read_to_string(&seen).unwrap().starts_with("SELECT 40 + 2;\n"));
+    edits_to("SELECT 70", "");
+    terminal.types("\\e\r");
+    terminal.wait_for("   ...> ");
+    terminal.runs("+ 7;", "77\r");
+    // Ctrl-C in the editor is for the editor.
+    edits_to("SELECT 90 + 9;", "trap '' INT; echo 'now' editing; read key < /dev/tty");
+    terminal.types("\\e\r");
+    terminal.wait_for("now editing");
+    terminal.types(CTRL_C);
+    terminal.runs("q", "99\r");
+
+    edits_to("", "");
+    terminal.runs("\\e", "it saved an empty text; nothing was run");
+    edits_to("SELECT 50 + 5;", "exit 3");
+    let shown = terminal.runs("\\e", "it failed with exit status: 3; nothing was run");
+    assert!(!shown.contains("55"), "{shown:?}");
+    let shown = terminal.runs("SELECT 60 + 6; \\e", "nothing was run");
+    assert!(!shown.contains("66"), "{shown:?}");
+    // A statement that has run is not edited with the next one.
+    edits_to("SELECT 80 + 8;", "");
+    terminal.types("SELECT 1; SELECT\r");
+    terminal.wait_for("   ...> ");
+    terminal.runs("\\e", "88\r");
+    assert!(read_to_string(&seen).unwrap().starts_with("SELECT\n"));
+    // In a literal it is text.
+    terminal.types("SELECT '\\e\r");
+    terminal.wait_for("  '...> ");
+    terminal.runs("' AS text;", "(1 row)");
     terminal.types(CTRL_D);
     assert!(terminal.ends().success());
 }

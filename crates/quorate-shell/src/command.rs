@@ -15,6 +15,8 @@ use crate::parameters::Change;
 pub enum Command {
     Changes(Option<bool>),
     Dump(Vec<String>),
+    /// The typed or the last statement is edited. Only a prompt can do that.
+    Edit,
     Eqp(Option<bool>),
     Exit,
     /// `None` to toggle.
@@ -93,6 +95,9 @@ pub const COMMANDS: &[Spec] = &[
     spec(".dump", "[TABLE..]", "print all, or these tables, as SQL for sqlite3",
         "The dump shows one position. TABLE may be a LIKE pattern.\n.output FILE before it sends it to a file.",
         Takes::Tables),
+    spec(".edit", "", "edit the last statement, and run it",
+        "\\e at the end of a line edits the statement that is being typed.\n\
+         The editor is QUORATE_EDITOR, VISUAL, EDITOR, or vi.", Takes::Nothing),
     spec(".eqp", "on|off", "show the plan before each query", "", Takes::Switch),
     spec(".exit", "", "leave, as .quit and Ctrl-D do", "", Takes::Nothing),
     spec(".expanded", "[on|off]", "print each row as lines, or as before",
@@ -134,6 +139,7 @@ const PSQL: &[(&str, &str)] = &[
     ("\\d", ".schema"),
     ("\\dt", ".tables"),
     ("\\di", ".indexes"),
+    ("\\e", ".edit"),
     ("\\i", ".read"),
     ("\\o", ".output"),
     ("\\echo", ".print"),
@@ -216,6 +222,7 @@ fn command(spec: &'static Spec, rest: &str) -> Result<Command, String> {
         name => {
             at_most(0)?;
             match name {
+                ".edit" => Command::Edit,
                 ".show" => Command::Show,
                 ".status" => Command::Status,
                 _ => Command::Exit,

@@ -36,6 +36,7 @@ mod client;
 mod command;
 mod complete;
 mod dump;
+mod edit;
 mod error;
 pub mod format;
 #[doc(hidden)]

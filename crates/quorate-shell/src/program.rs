@@ -1,4 +1,4 @@
-//! Programs of the user that the shell runs at the prompt.
+//! Programs of the user that the shell runs at the prompt: the pager and the editor.
 
 use tokio::process::Command;
 

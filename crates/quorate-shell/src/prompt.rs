@@ -1,5 +1,5 @@
-//! The prompt: lines with a history, completion by Tab, a pager, and Ctrl-C, which cancels the running statement but
-//! not the shell.
+//! The prompt: lines with a history, completion by Tab, an editor and a pager, and Ctrl-C, which cancels the running
+//! statement but not the shell.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,9 @@ use rustyline::history::FileHistory;
 use rustyline::{Config, Editor};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::command::{self, Command};
 use crate::complete::Completion;
+use crate::edit::edit;
 use crate::error::{Context as _, Error, Result};
 use crate::format::visible;
 use crate::hint::{hint, place};
@@ -19,6 +21,7 @@ use crate::output::print;
 use crate::pager::Pager;
 use crate::script::{Item, Items, Script};
 use crate::shell::{Next, Shell};
+use crate::statements::pieces;
 
 /// The history file in the home directory.
 const HISTORY_FILE: &str = ".quorate_history";
@@ -60,14 +63,14 @@ impl Shell {
             let was_interrupted = std::mem::replace(&mut interrupted, false);
             match line {
                 Typed::End => break,
-                Typed::Interrupt if !typed.is_empty() => typed = Pending::default(),
+                Typed::Interrupt if !typed.is_empty() => typed.clear(),
                 Typed::Interrupt if was_interrupted => break,
                 Typed::Interrupt => {
                     interrupted = true;
                     print(HOW_TO_LEAVE)?;
                 }
                 Typed::Line(line) => {
-                    typed.push(&line);
+                    typed.take(&line).await?;
                     if let Some(text) = typed.finished() {
                         keyboard.remember(&text);
                     }
@@ -117,7 +120,7 @@ async fn run_typed(shell: &mut Shell, typed: &mut Pending, names: &KnownNames, i
                     Item::Command(_) => "",
                 };
                 tell(&error, statement, names).await;
-                *typed = Pending::default();
+                typed.clear();
             }
         }
     }
@@ -160,9 +163,50 @@ struct Pending {
     items: Items,
     /// The text, for the history.
     text: String,
+    /// The last text of statements that was complete.
+    last: String,
 }
 
 impl Pending {
+    /// Takes a line. If it asks for the editor, what was saved there is taken as if it had been typed.
+    async fn take(&mut self, line: &str) -> Result<()> {
+        let Some(before) = self.before_edit(line) else {
+            self.push(line);
+            return Ok(());
+        };
+        let typed = format!("{}{before}", self.unfinished());
+        match edit(if typed.trim().is_empty() { &self.last } else { &typed }).await {
+            Ok(text) => {
+                print(&format!("{}\n", visible::lines(&text)))?;
+                self.clear();
+                self.push(&text);
+            }
+            Err(error) => {
+                eprintln!("note: {}", visible::one_line(&error.to_string()));
+                // A semicolon would make it run.
+                if !before.trim().is_empty() && !before.contains(';') {
+                    self.push(before);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The line without the command at its end that asks for the editor, if it has one. In a literal it is none.
+    fn before_edit<'a>(&self, line: &'a str) -> Option<&'a str> {
+        if self.is_empty() && command::parse(line) == Ok(Command::Edit) {
+            return Some("");
+        }
+        let before = line.trim_end().strip_suffix("\\e")?;
+        let is_in_literal = pieces(&format!("{}{before}", self.unfinished())).last().is_some_and(|piece| piece.is_open);
+        (!is_in_literal).then_some(before)
+    }
+
+    /// Forgets what was typed and has not run.
+    fn clear(&mut self) {
+        *self = Self { last: std::mem::take(&mut self.last), ..Self::default() };
+    }
+
     fn push(&mut self, lines: &str) {
         // An empty line may be part of a literal.
         for line in lines.split('\n') {
@@ -177,10 +221,14 @@ impl Pending {
 
     /// The text, once it is complete.
     fn finished(&mut self) -> Option<String> {
-        self.items
-            .is_between()
-            .then(|| std::mem::take(&mut self.text).trim().to_owned())
-            .filter(|text| !text.is_empty())
+        if !self.is_empty() {
+            return None;
+        }
+        let text = std::mem::take(&mut self.text).trim().to_owned();
+        if !text.is_empty() && !text.starts_with(['.', '\\']) {
+            self.last.clone_from(&text);
+        }
+        Some(text).filter(|text| !text.is_empty())
     }
 
     /// The statement that has begun, so far; empty between statements.

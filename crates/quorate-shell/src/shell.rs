@@ -199,6 +199,7 @@ impl Shell {
         match command {
             Command::Exit => return Ok(Next::Leave),
             Command::Read(file) => return Ok(Next::Read(file)),
+            Command::Edit => return Err(Error::new(".edit needs a prompt")),
             Command::Dump(tables) => self.dump(&tables).await?,
             Command::Explain(query) => self.explain(&query).await?,
             Command::Help(of) => self.output.write(&command::help(of))?,

@@ -39,6 +39,8 @@ fn every_command_is_parsed() {
         (".read 'a b.sql'", Command::Read("a b.sql".into())),
         (".import a.csv t", Command::Import { file: "a.csv".into(), table: "t".into() }),
         (".status", Command::Status),
+        (".edit", Command::Edit),
+        ("\\e", Command::Edit),
         (".pager", Command::Pager(None)),
         (".pager off", Command::Pager(text("off"))),
         (".pager less  '-P a'", Command::Pager(text("less  '-P a'"))),
