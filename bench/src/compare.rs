@@ -116,7 +116,7 @@ impl Options {
         command.args(case.arguments).args(["--json", "--system", contender.system]).args(contender.arguments);
         command.args(case.quick.filter(|_| self.quick).unwrap_or(case.earnest));
         if let (Some(rqlited), "rqlite") = (&self.rqlited, contender.system) {
-            command.args(["--rqlited", rqlited]);
+            command.args(["--url", rqlited]);
         }
         if let Some(dir) = &self.dir {
             command.arg("--dir").arg(dir);

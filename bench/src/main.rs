@@ -8,6 +8,8 @@
 #![forbid(unsafe_code)]
 
 mod compare;
+mod hrana;
+mod http;
 mod peer;
 mod plain;
 mod quorate_node;
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
             SystemName::Quorate => run::<quorate_node::QuorateNode>(&measure),
             SystemName::Rusqlite => run::<plain::PlainSqlite>(&measure),
             SystemName::Rqlite => run::<rqlite::Rqlite>(&measure),
+            SystemName::Hrana => run::<hrana::Hrana>(&measure),
             SystemName::Hiqlite => finish(&measure, peer::become_hiqlite()),
         },
         Command::Wal(options) => report_error(wal::run(&options)),

@@ -1,39 +1,26 @@
-//! rqlite: servers that already run, and that clients in this process call over HTTP.
-//!
-//! Each call uses a connection that no other call uses at the same time. Connections are kept and reused.
-
-use std::sync::Mutex;
+//! rqlite's API, on servers that already run and that clients in this process call over HTTP.
 
 use quorate_bench_harness::{About, Durability, Level, NodeSpec, Options, Result, Row, SELECT, System};
-use quorate_env::lock;
 use serde_json::{Value, json};
 
-mod http;
-
-use http::Connection;
+use crate::http::Server;
 
 /// The server that is called; it should be the leader.
-pub struct Rqlite {
-    host: String,
-    /// The connections that are not in use.
-    idle: Mutex<Vec<Connection>>,
-}
+pub struct Rqlite(Server);
 
 impl System for Rqlite {
     async fn about(options: &Options) -> Result<About> {
         if options.durability == Durability::Os {
             return Err("rqlite acknowledges a write when it is synced: use --durability fsync".into());
         }
-        let url =
-            options.rqlited.as_deref().ok_or("give the address of a running server: --rqlited http://HOST:PORT")?;
-        let mut connection = Connection::open(host(url)?).await?;
-        let answer = connection.send("GET", "/nodes", "").await?;
+        let server = Server::at(options.url.as_deref(), options.tls.as_deref())?;
+        let answer = server.send("GET", "/nodes", "").await?;
         let version = answer.header("x-rqlite-version").unwrap_or("unknown").to_owned();
         let nodes = serde_json::from_slice::<Value>(&answer.body)?.as_object().map_or(0, serde_json::Map::len);
         if nodes != options.nodes {
             return Err(format!("the rqlite cluster has {nodes} nodes: use --nodes {nodes}").into());
         }
-        let status: Value = serde_json::from_slice(&connection.send("GET", "/status", "").await?.body)?;
+        let status: Value = serde_json::from_slice(&server.send("GET", "/status", "").await?.body)?;
         let sqlite = status.pointer("/store/sqlite3/version").and_then(Value::as_str).unwrap_or("unknown");
         Ok(About {
             version,
@@ -44,8 +31,7 @@ impl System for Rqlite {
     }
 
     async fn start(spec: NodeSpec) -> Result<Self> {
-        let host = host(spec.server.as_deref().ok_or("the address of rqlited is missing")?)?.to_owned();
-        let server = Self { host, idle: Mutex::default() };
+        let server = Self(Server::at(spec.server.as_deref(), spec.tls.as_deref())?);
         // Removes the tables of an earlier measurement.
         for sql in ["DROP TABLE IF EXISTS bench", "DROP TABLE IF EXISTS filler", "DROP TABLE IF EXISTS names"] {
             server.execute(sql).await?;
@@ -94,17 +80,7 @@ impl System for Rqlite {
 impl Rqlite {
     /// Sends statements. Returns the results if all statements succeeded.
     async fn call(&self, path: &str, statements: &Value) -> Result<Value> {
-        let kept = lock(&self.idle).pop();
-        let mut connection = match kept {
-            Some(connection) => connection,
-            None => Connection::open(&self.host).await?,
-        };
-        let answer = connection.send("POST", path, &statements.to_string()).await?;
-        lock(&self.idle).push(connection);
-        if answer.status != 200 {
-            return Err(format!("{}: {}", answer.status, String::from_utf8_lossy(&answer.body)).into());
-        }
-        let answer: Value = serde_json::from_slice(&answer.body)?;
+        let answer = self.0.post(path, statements).await?;
         let results = answer.get("results").and_then(Value::as_array);
         match results.into_iter().flatten().find_map(|result| result.get("error")).or(answer.get("error")) {
             Some(error) => Err(error.to_string().into()),
@@ -116,13 +92,6 @@ impl Rqlite {
 /// Returns a statement with its parameters, in rqlite's format.
 fn statement(sql: &str, row: Row) -> Value {
     json!([sql, row.id, row.name, row.value])
-}
-
-/// Returns `HOST:PORT` of an address.
-fn host(url: &str) -> Result<&str> {
-    let host = url.strip_prefix("http://").map(|host| host.trim_end_matches('/'));
-    host.filter(|host| host.contains(':') && !host.contains('/'))
-        .ok_or_else(|| format!("{url} is not an address of the form http://HOST:PORT").into())
 }
 
 #[cfg(test)]
@@ -155,7 +124,7 @@ mod tests {
             }
             requests
         };
-        (Rqlite { host, idle: Mutex::default() }, std::thread::spawn(serve))
+        (Rqlite(Server::at(Some(&format!("http://{host}")), None).unwrap()), std::thread::spawn(serve))
     }
 
     /// Returns an answer with a `content-length`.
@@ -209,9 +178,9 @@ mod tests {
 
     #[test]
     fn an_address_is_a_host_and_a_port() {
-        assert_eq!(host("http://127.0.0.1:4001/").unwrap(), "127.0.0.1:4001");
+        assert!(Server::at(Some("http://127.0.0.1:4001/"), None).is_ok());
         for wrong in ["127.0.0.1:4001", "https://a:1", "http://a", "http://a:1/db"] {
-            assert!(host(wrong).is_err(), "{wrong}");
+            assert!(Server::at(Some(wrong), None).is_err(), "{wrong}");
         }
     }
 }

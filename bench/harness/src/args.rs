@@ -98,13 +98,14 @@ pub struct Options {
     /// the end.
     #[arg(long)]
     pub dir: Option<PathBuf>,
-    /// Quorate's nodes use TLS: a directory that `quorate init` has written for nodes on this machine.
+    /// Quorate's nodes use TLS: a directory that `quorate init` has written for nodes on this machine. A server with an
+    /// `https` address is checked with the CA in it.
     #[arg(long)]
     pub tls: Option<PathBuf>,
-    /// The address of a running rqlited, `http://HOST:PORT`, which `--system rqlite` measures. Its tables `bench`,
-    /// `filler` and `names` are dropped.
+    /// The address of a running server, `http://HOST:PORT` or `https://HOST:PORT`, which `--system rqlite` or `hrana`
+    /// measures. Its tables `bench`, `filler` and `names` are dropped.
     #[arg(long)]
-    pub rqlited: Option<String>,
+    pub url: Option<String>,
     /// Print one line of JSON for each number of clients, as the last lines.
     #[arg(long)]
     pub json: bool,
@@ -119,8 +120,10 @@ pub enum SystemName {
     Hiqlite,
     /// Plain SQLite in this process, without replication.
     Rusqlite,
-    /// rqlite, on servers that already run (`--rqlited`), over HTTP.
+    /// rqlite's API on servers that already run (`--url`), of rqlite or of Quorate.
     Rqlite,
+    /// Hrana over HTTP on servers that already run (`--url`).
+    Hrana,
 }
 
 /// A node's part in its cluster.
@@ -212,7 +215,7 @@ impl Options {
 
     /// Whether the system is servers that already run. The resources that they use are not known.
     pub(crate) fn is_outside(&self) -> bool {
-        self.system == SystemName::Rqlite
+        matches!(self.system, SystemName::Rqlite | SystemName::Hrana)
     }
 }
 

@@ -297,7 +297,7 @@ fn specs(dir: &Path, options: &Options, processes: Processes) -> Result<Vec<Host
     let node = |id: usize| -> Result<NodeSpec> {
         let dir: PathBuf = dir.join(format!("node-{id}"));
         std::fs::create_dir(&dir)?;
-        let (members, server, tls) = (members.clone(), options.rqlited.clone(), options.tls.clone());
+        let (members, server, tls) = (members.clone(), options.url.clone(), options.tls.clone());
         Ok(NodeSpec { id: id as u64, dir, members, durability: options.durability, tls, server })
     };
     // If the servers already run, only one of them is called, whatever their number.

@@ -245,7 +245,7 @@ impl Case {
         words.extend(["--system", contender.system]);
         words.extend(contender.arguments);
         if contender.system == RQLITE.system {
-            words.extend(["--rqlited", "http://HOST:PORT"]);
+            words.extend(["--url", "http://HOST:PORT"]);
         }
         let line = words.join(" ");
         if line.len() <= LINE_MAX { line } else { line.replace(" --system", " \\\n    --system") }

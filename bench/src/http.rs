@@ -1,20 +1,80 @@
 //! The part of HTTP/1.1 that a client of one server needs: a request, its answer, and then the next request on the same
-//! connection.
+//! connection, over TLS or in the clear.
+//!
+//! Each call uses a connection that no other call uses at the same time. Connections are kept and reused.
 //!
 //! Invariant: an answer is read completely and within the limits, or the connection is not used again.
 
+use std::path::Path;
+use std::sync::Mutex;
+
 use quorate_bench_harness::Result;
+use quorate_env::net::{BoxStream, Net};
+use quorate_env::{Env, lock};
+use quorate_tls::{Ca, Keychain, TlsFiles, TlsNet};
+use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::net::TcpStream;
 
 /// The maximum bytes of a line, lines of a head, and bytes of a body.
 const LINE_MAX: u64 = 8 << 10;
 const LINES_MAX: usize = 100;
 const BODY_MAX: usize = 16 << 20;
 
+/// A server that already runs, and the connections to it.
+pub struct Server {
+    env: Env,
+    /// `HOST:PORT`.
+    host: String,
+    /// The connections that are not in use.
+    idle: Mutex<Vec<Connection>>,
+}
+
+impl Server {
+    /// Returns the server at an address, `http://HOST:PORT`, or `https://HOST:PORT` with the CA in this directory.
+    pub fn at(url: Option<&str>, tls: Option<&Path>) -> Result<Self> {
+        let url = url.ok_or("give the address of a running server: --url http://HOST:PORT")?;
+        let (is_secure, host) = match (url.strip_prefix("http://"), url.strip_prefix("https://")) {
+            (Some(host), _) => (false, host),
+            (None, Some(host)) => (true, host),
+            (None, None) => (false, ""),
+        };
+        let host = host.trim_end_matches('/');
+        if !host.contains(':') || host.contains('/') {
+            return Err(format!("{url} is not an address of the form http://HOST:PORT").into());
+        }
+        let mut env = Env::real();
+        if is_secure {
+            let dir = tls.ok_or("name the directory with the server's CA: --tls DIR")?;
+            let files = TlsFiles { ca: Ca::File(dir.join("ca.crt")), identity: None };
+            env = TlsNet::new(&env, Keychain::open(&env, files)?).env(&env);
+        }
+        Ok(Self { env, host: host.to_owned(), idle: Mutex::default() })
+    }
+
+    /// Sends a request. Fails unless the status is 200.
+    pub async fn send(&self, method: &str, path: &str, body: &str) -> Result<Answer> {
+        let kept = lock(&self.idle).pop();
+        let mut connection = match kept {
+            Some(connection) => connection,
+            None => Connection::open(&**self.env.net(), &self.host).await?,
+        };
+        let answer = connection.send(method, path, body).await?;
+        lock(&self.idle).push(connection);
+        if answer.status != 200 {
+            return Err(format!("{}: {}", answer.status, String::from_utf8_lossy(&answer.body)).into());
+        }
+        Ok(answer)
+    }
+
+    /// Sends JSON and returns the JSON of the answer.
+    pub async fn post(&self, path: &str, body: &Value) -> Result<Value> {
+        Ok(serde_json::from_slice(&self.send("POST", path, &body.to_string()).await?.body)?)
+    }
+}
+
 /// A connection that is kept alive.
-pub struct Connection {
-    stream: BufReader<TcpStream>,
+struct Connection {
+    stream: BufReader<BoxStream>,
     host: String,
 }
 
@@ -30,14 +90,12 @@ pub struct Answer {
 
 impl Connection {
     /// Connects to `HOST:PORT`.
-    pub async fn open(host: &str) -> Result<Self> {
-        let stream = TcpStream::connect(host).await?;
-        stream.set_nodelay(true)?;
-        Ok(Self { stream: BufReader::new(stream), host: host.to_owned() })
+    async fn open(net: &dyn Net, host: &str) -> Result<Self> {
+        Ok(Self { stream: BufReader::new(net.connect(host).await?), host: host.to_owned() })
     }
 
     /// Sends a request with a body of JSON and reads the answer.
-    pub async fn send(&mut self, method: &str, path: &str, body: &str) -> Result<Answer> {
+    async fn send(&mut self, method: &str, path: &str, body: &str) -> Result<Answer> {
         let (host, length) = (&self.host, body.len());
         let head = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n");
         let request = format!("{head}Content-Length: {length}\r\n\r\n{body}");
