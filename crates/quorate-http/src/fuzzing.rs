@@ -23,9 +23,9 @@ pub fn statements(script: &str) -> Vec<&str> {
 }
 
 /// Returns the number of parameters of a statement, unless a parameter has a number that is too large. Also finds the
-/// kind of the statement.
+/// kind of the statement, and what it returns.
 pub fn parameters(statement: &str) -> Option<usize> {
-    let _ = text::Kind::of(statement);
+    let _ = (text::Kind::of(statement), text::returning_query(statement));
     text::names(statement).ok().map(|names| names.len())
 }
 

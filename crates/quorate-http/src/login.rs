@@ -70,10 +70,12 @@ pub async fn require(users: &Users, headers: &HeaderMap, from: &str, role: UserR
 /// password.
 pub(crate) fn credentials(headers: &HeaderMap) -> Result<Option<Credentials>, Problem> {
     let Some(value) = headers.get(AUTHORIZATION) else { return Ok(None) };
-    let (scheme, value) = value.to_str().ok().and_then(|text| text.split_once(' ')).ok_or(Denied::Wrong)?;
+    let text = value.to_str().map_err(|_| Denied::Wrong)?;
+    let (scheme, value) = text.split_once(' ').unwrap_or((text, ""));
     let value = value.trim();
     if scheme.eq_ignore_ascii_case("bearer") {
-        return Ok(Some(Credentials::token(value)));
+        // Clients that were given no token send an empty one.
+        return Ok((!value.is_empty()).then(|| Credentials::token(value)));
     }
     if !scheme.eq_ignore_ascii_case("basic") {
         return Err(Denied::Wrong.into());
@@ -102,9 +104,16 @@ mod tests {
         let basic = |text: &str| shown(&format!("Basic {}", STANDARD.encode(text)));
         assert_eq!(basic("ann:a:b").unwrap(), Some(Credentials::password("ann", "a:b")));
         assert_eq!(basic("ann:quorate_1").unwrap(), Some(Credentials::token("quorate_1")));
-        for wrong in ["", "Bearer", "Basic ???", "Digest x=1"] {
+        for wrong in ["", "Basic", "Basic ???", "Digest x=1"] {
             assert!(matches!(shown(wrong), Err(Problem::Denied(Denied::Wrong))), "{wrong}");
         }
         assert!(basic("no colon").is_err());
+    }
+
+    #[test]
+    fn an_empty_token_shows_nothing() {
+        for empty in ["Bearer", "Bearer ", "bearer  "] {
+            assert_eq!(shown(empty).unwrap(), None, "{empty:?}");
+        }
     }
 }

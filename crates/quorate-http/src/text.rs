@@ -9,11 +9,13 @@
 
 mod kind;
 mod parameters;
+mod returned;
 mod savepoint;
 mod token;
 
 pub(crate) use kind::{Begin, Kind};
 pub(crate) use parameters::{bind, names};
+pub(crate) use returned::returning_query;
 pub(crate) use savepoint::Savepoint;
 use token::{Token, tokens};
 

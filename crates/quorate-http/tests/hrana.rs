@@ -297,6 +297,21 @@ async fn statements_are_described_without_running() {
     assert_eq!((&query["is_readonly"], &query["is_explain"]), (&json!(true), &json!(false)));
     let write = describe("INSERT INTO users (name) VALUES (?)");
     assert_eq!((&write["is_readonly"], write["params"].as_array().unwrap().len()), (&json!(false), 1));
+    let columns = |sql: &str| -> Vec<_> {
+        describe(sql)["cols"].as_array().unwrap().iter().map(|col| col["name"].clone()).collect()
+    };
+    assert_eq!(columns("INSERT INTO users (name) VALUES (?) RETURNING id, upper(name || ?) AS n"), ["id", "n"]);
+    assert_eq!(columns("UPDATE users AS u SET name = ? WHERE id = 1 RETURNING *, id + 1"), ["id", "name", "id + 1"]);
+    assert_eq!(columns("DELETE FROM users"), [""; 0]);
+    assert_eq!(columns("PRAGMA main.table_info(users)")[..2], ["cid", "name"]);
+    assert_eq!(columns("PRAGMA temp.table_info(users)")[..2], ["cid", "name"]);
+    assert_eq!(columns("PRAGMA read_uncommitted"), ["read_uncommitted"]);
+    for changes in
+        ["CREATE TABLE t (a)", "CREATE INDEX i ON users (name)", "ALTER TABLE users ADD a", "DROP TABLE users"]
+    {
+        let change = describe(changes);
+        assert_eq!((&change["is_readonly"], &change["cols"]), (&json!(false), &json!([])), "{changes}");
+    }
     assert_eq!(describe("EXPLAIN SELECT 1")["is_explain"], true);
     assert_eq!(describe("BEGIN")["is_readonly"], true);
     assert_eq!(server.count("users").await, 0);

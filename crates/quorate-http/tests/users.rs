@@ -102,6 +102,17 @@ async fn a_password_and_a_token_as_a_password_let_in() {
     assert_eq!(status(&basic("ann", "correct horse")), 401);
 }
 
+/// Some clients that were given no token send an empty one.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_empty_token_is_none() {
+    let ask = |server: &Server| server.send("GET", "/db/query?q=SELECT%201", &[("authorization", "Bearer ")], b"");
+    assert_eq!(ask(&Server::without_users().await).status, 200);
+    let (server, _) = Server::with_users().await;
+    let refused = ask(&server);
+    assert_eq!((refused.status, &refused.json()["code"]), (401, &json!("UNAUTHORIZED")));
+    assert!(refused.json()["message"].as_str().unwrap().starts_with("log in"), "nothing was shown");
+}
+
 /// A baton is of no use to someone else, nor to its owner once the role has changed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_belongs_to_the_user_who_has_opened_it() {

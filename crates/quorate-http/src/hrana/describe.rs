@@ -1,7 +1,8 @@
 //! Describes a statement without running it.
 //!
 //! The library has no call for this, so it is found by queries: `EXPLAIN` tells whether the statement can be run, and a
-//! query around it, with `LIMIT 0`, tells its columns. Those of `RETURNING` stay unknown.
+//! query with the same columns and `LIMIT 0` tells these. A PRAGMA is run, because SQLite can't explain every one, and
+//! what is allowed in a query changes nothing.
 
 use quorate::sql::Param;
 use quorate::{Params, Rows, Value};
@@ -10,29 +11,43 @@ use super::encode::write_columns;
 use super::stream::Stream;
 use crate::error::Problem;
 use crate::json::Json;
-use crate::text::{Kind, names};
+use crate::text::{Kind, names, returning_query};
 use crate::work::Work;
+
+fn nulls(count: usize) -> Params {
+    Params::positional(vec![Param::Value(Value::Null); count])
+}
+
+/// Returns no rows, with the columns of a statement that can be run; none if it has none, or if they can't be found.
+async fn columns_of(work: &mut Work, sql: &str, kind: Kind) -> Rows {
+    let query =
+        if kind == Kind::Read { Some(format!("SELECT * FROM ({sql}\n) LIMIT 0")) } else { returning_query(sql) };
+    let Some(query) = query else { return Rows::default() };
+    let parameters = names(&query).map_or(0, |names| names.len());
+    work.query((query, nulls(parameters))).await.map(|ran| ran.rows).unwrap_or_default()
+}
 
 /// Describes a statement.
 pub(super) async fn describe(stream: &mut Stream, work: &mut Work, sql: &str) -> Result<Json, Problem> {
     let sql = sql.trim().trim_end_matches(';');
     let (kind, parameters) = (Kind::of(sql), names(sql)?);
-    let nulls = Params::positional(vec![Param::Value(Value::Null); parameters.len()]);
-    let explain = if kind == Kind::Explain { sql.to_owned() } else { format!("EXPLAIN {sql}") };
+    let is_run = matches!(kind, Kind::Explain | Kind::Other);
+    let tried = if is_run { sql.to_owned() } else { format!("EXPLAIN {sql}") };
     let mut columns = Rows::default();
     let is_readonly = if kind.is_of_transactions() || matches!(kind, Kind::ForeignKeys(_)) {
         true
     } else {
-        match work.query((explain, nulls.clone())).await {
-            Ok(_) if matches!(kind, Kind::Write { .. }) => false,
-            Ok(plan) => {
-                let around = format!("SELECT * FROM ({sql}\n) LIMIT 0");
-                let ran = if kind == Kind::Explain { Ok(plan) } else { work.query((around, nulls)).await };
-                columns = ran.map(|ran| ran.rows).unwrap_or_default();
-                true
+        match work.query((tried, nulls(parameters.len()))).await {
+            Ok(ran) => {
+                columns = if is_run { ran.rows } else { columns_of(work, sql, kind).await };
+                !matches!(kind, Kind::Write { .. })
             }
-            // A PRAGMA that sets something, say.
-            Err(Problem::Sql(error)) if Problem::is_refusal(&error) && kind == Kind::Other => false,
+            // A change of the schema, or a PRAGMA that sets something, say: readers do not even explain it.
+            Err(Problem::Sql(error))
+                if Problem::is_refusal(&error) && matches!(kind, Kind::Write { .. } | Kind::Other) =>
+            {
+                false
+            }
             // The tables may be those of a transaction that is not committed yet.
             Err(Problem::Sql(error)) if error.failure().is_some() && !stream.is_autocommit() => kind == Kind::Read,
             Err(problem) => return Err(problem),

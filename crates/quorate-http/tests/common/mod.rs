@@ -73,6 +73,15 @@ impl Server {
         Self { node, door, _dir: dir }
     }
 
+    /// Starts a server that asks who the users of its cluster are, which has none.
+    pub async fn without_users() -> Self {
+        let mut server = Self::start().await;
+        // Until it has done something, the node may not know its users.
+        server.run("DROP TABLE IF EXISTS missing").await;
+        server.door = Door::open(server.node.sql(), Options::default().with_users(server.node.users())).await;
+        server
+    }
+
     /// Starts a server whose cluster has a user of each role; returns their tokens, in the order of the roles.
     pub async fn with_users() -> (Self, [String; 3]) {
         let dir = tempfile::tempdir().unwrap();

@@ -52,8 +52,9 @@ const NESTED_PRAGMAS: [&str; 2] = ["data_version", "page_size"];
 /// rows must satisfy. No text of the user's runs together with it.
 const CHECK_OF_ALTER: &str = "quick_check";
 
-/// Further pragmas that a query may use, none of which changes anything.
-const QUERY_PRAGMAS: [&str; 9] = [
+/// Further pragmas that a query may use, none of which changes anything. SQLAlchemy first asks for `read_uncommitted`,
+/// which is never set.
+const QUERY_PRAGMAS: [&str; 10] = [
     "table_list",
     "database_list",
     "collation_list",
@@ -63,6 +64,7 @@ const QUERY_PRAGMAS: [&str; 9] = [
     "page_count",
     "freelist_count",
     "schema_version",
+    "read_uncommitted",
 ];
 
 /// Pragmas that a query may use, with an argument or without.

@@ -32,6 +32,7 @@ fn a_reader_reads_everything_and_changes_no_schema() {
         "SELECT * FROM pragma_table_list",
         "PRAGMA user_version",
         "PRAGMA integrity_check",
+        "PRAGMA read_uncommitted",
         "EXPLAIN QUERY PLAN SELECT * FROM t",
         "SELECT sqlite_version()",
     ] {
@@ -43,6 +44,7 @@ fn a_reader_reads_everything_and_changes_no_schema() {
         ("BEGIN", "batch"),
         ("ATTACH '/tmp/x' AS x", "not replicated"),
         ("PRAGMA user_version = 1", "not allowed"),
+        ("PRAGMA read_uncommitted = 1", "not allowed"),
         ("PRAGMA wal_checkpoint", "not allowed"),
         ("PRAGMA journal_mode", "not allowed"),
         ("SELECT load_extension('x')", "depends on the node"),
