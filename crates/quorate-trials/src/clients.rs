@@ -98,7 +98,8 @@ pub async fn run(args: ClientsArgs) -> Result<Verdict> {
         Ok::<_, Box<dyn std::error::Error + Send + Sync>>(())
     };
     let (faults, running, written) = tokio::join!(faults, running, keyed.run(&is_over));
-    faults?;
+    // The proxies must live until the last request was answered.
+    let _proxies = faults?;
     running?;
     let found = written?.check(&sql).await?;
     println!("{kills} leaders killed, each server restarted, {found}");
@@ -106,8 +107,8 @@ pub async fn run(args: ClientsArgs) -> Result<Verdict> {
     Ok(Verdict::new(text, tally.failed == 0 && found.is_right()))
 }
 
-/// Restarts each server, then kills leaders, and, with each, a proxy.
-async fn trouble(servers: &mut Servers, program: &Path, proxies: &[String], kills: u32) -> Result<()> {
+/// Restarts each server, then kills leaders, and, with each, a proxy. Returns the proxies, which end with their values.
+async fn trouble(servers: &mut Servers, program: &Path, proxies: &[String], kills: u32) -> Result<Vec<Child>> {
     let dir = servers.dir().to_owned();
     let start = |addr: &String| start_proxy(program, &dir, addr, &[]);
     let mut running = proxies.iter().map(start).collect::<Result<Vec<_>>>()?;
@@ -124,8 +125,7 @@ async fn trouble(servers: &mut Servers, program: &Path, proxies: &[String], kill
         println!("server {name}, which led, was killed, and a proxy");
     }
     tokio::time::sleep(PAUSE).await;
-    drop(running);
-    Ok(())
+    Ok(running)
 }
 
 fn start_proxy(program: &Path, dir: &Path, addr: &str, options: &[&Path]) -> Result<Child> {
