@@ -1,13 +1,19 @@
 // @libsql/client over HTTP or WebSocket: node libsql.cjs URL [TOKEN]
 const assert = require("node:assert/strict");
 const { createClient } = require("@libsql/client");
+const { again, fails } = require("./common.cjs");
 
 const [url, authToken] = process.argv.slice(2);
 
-async function fails(code, run) {
-    await assert.rejects(run, (error) => {
-        assert.equal(error.code, code, error.message);
-        return true;
+// Runs a transaction, and closes it.
+function transact(client, mode, run) {
+    return again(async () => {
+        const transaction = await client.transaction(mode);
+        try {
+            await run(transaction);
+        } finally {
+            transaction.close();
+        }
     });
 }
 
@@ -50,18 +56,18 @@ async function main() {
     );
     assert.equal((await client.execute("SELECT count(*) FROM users")).rows[0][0], 2n);
 
-    const kept = await client.transaction("write");
-    const inserted = await kept.execute("INSERT INTO users (name) VALUES ('eve') RETURNING id");
-    assert.equal(inserted.rows[0].id, 3n);
-    await fails("SQLITE_CONSTRAINT_UNIQUE", () => kept.execute("INSERT INTO users (name) VALUES ('eve')"));
-    assert.equal((await kept.execute("SELECT count(*) FROM users")).rows[0][0], 3n);
-    await kept.commit();
-    const dropped = await client.transaction("write");
-    await dropped.execute("DELETE FROM users");
-    await dropped.rollback();
-    const closed = await client.transaction("deferred");
-    await closed.batch(["DELETE FROM users", "DELETE FROM blobs"]);
-    closed.close();
+    await transact(client, "write", async (kept) => {
+        const inserted = await kept.execute("INSERT INTO users (name) VALUES ('eve') RETURNING id");
+        assert.equal(inserted.rows[0].id, 3n);
+        await fails("SQLITE_CONSTRAINT_UNIQUE", () => kept.execute("INSERT INTO users (name) VALUES ('eve')"));
+        assert.equal((await kept.execute("SELECT count(*) FROM users")).rows[0][0], 3n);
+        await kept.commit();
+    });
+    await transact(client, "write", async (dropped) => {
+        await dropped.execute("DELETE FROM users");
+        await dropped.rollback();
+    });
+    await transact(client, "deferred", (closed) => closed.batch(["DELETE FROM users", "DELETE FROM blobs"]));
     assert.equal((await client.execute("SELECT count(*) FROM users")).rows[0][0], 3n);
 
     await client.migrate(["CREATE TABLE migrated (a)", "INSERT INTO migrated VALUES (1)"]);

@@ -5,6 +5,30 @@ import sys
 
 import libsql_client
 
+# How often a transaction that the server has aborted is run.
+RUNS_MAX = 10
+
+
+async def again(run):
+    """Runs a transaction, and runs it again while the server says that it was aborted, because its leader was lost."""
+    for left in reversed(range(RUNS_MAX)):
+        try:
+            return await run()
+        except libsql_client.LibsqlError as error:
+            if left == 0 or error.code != "TRANSACTION_ABORTED":
+                raise
+
+
+async def keep(client):
+    with client.transaction() as kept:
+        await kept.execute("INSERT INTO users (name) VALUES ('cid')")
+        await kept.commit()
+
+
+async def drop(client):
+    with client.transaction() as dropped:
+        await dropped.execute("DELETE FROM users")
+
 
 async def main(url, token=None):
     async with libsql_client.create_client(url, auth_token=token) as client:
@@ -23,13 +47,10 @@ async def main(url, token=None):
             assert error.code == "SQLITE_ERROR", error
         found = await client.execute("SELECT count(*) FROM users")
         assert found.rows[0][0] == 2
-        if url.startswith("ws:"):
+        if url.startswith("ws"):
             # This client has them over WebSocket only.
-            with client.transaction() as kept:
-                await kept.execute("INSERT INTO users (name) VALUES ('cid')")
-                await kept.commit()
-            with client.transaction() as dropped:
-                await dropped.execute("DELETE FROM users")
+            await again(lambda: keep(client))
+            await again(lambda: drop(client))
             found = await client.execute("SELECT count(*) FROM users")
             assert found.rows[0][0] == 3
     print("passed")
