@@ -11,24 +11,16 @@
     reason = "tests run real processes and stop at the first surprise"
 )]
 
+#[path = "../../quorate-http/tests/clients/runs.rs"]
+mod runs;
 mod support;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use runs::{PASSWORD, RUNS, TABLES, Target};
 use support::servers::{Servers, free_ports};
 use support::{QUORATE, quorate, quorate_reads, succeeded, wait_until};
-
-/// The scripts of the clients, what each needs, its protocol, and whether it logs in by a password.
-const CLIENTS: [(&str, &str, &str, bool); 7] = [
-    ("libsql.cjs", "@libsql/client", "https", false),
-    ("libsql.cjs", "@libsql/client", "wss", false),
-    ("serverless.cjs", "@tursodatabase/serverless", "https", false),
-    ("rqlite.cjs", "rqlite-js", "https", false),
-    ("libsql.py", "libsql_client", "https", false),
-    ("libsql.py", "libsql_client", "wss", false),
-    ("rqlite.py", "pyrqlite", "https", true),
-];
 
 /// Ends the proxy with the test.
 struct Proxy(Child);
@@ -49,19 +41,6 @@ fn installed() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from).join("clients")
 }
 
-/// Returns the command of a client's script; `None` if the client is not installed.
-fn command(script: &str, package: &str) -> Option<Command> {
-    let (npm, python) = (installed().join("npm/node_modules"), installed().join("python"));
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../quorate-http/tests/clients").join(script);
-    let mut command = if script.ends_with(".cjs") {
-        npm.join(package).exists().then(|| Command::new("node"))?
-    } else {
-        python.join("bin/python").exists().then(|| Command::new(python.join("bin/python")))?
-    };
-    command.arg(path).env("NODE_PATH", npm);
-    Some(command)
-}
-
 fn http_of(servers: &Servers, name: &str) -> String {
     let text = std::fs::read_to_string(servers.config(name)).unwrap();
     let line = text.lines().find(|line| line.starts_with("http.listen = ")).unwrap();
@@ -70,7 +49,8 @@ fn http_of(servers: &Servers, name: &str) -> String {
 
 #[test]
 fn clients_work_over_tls_with_users_at_a_node_and_at_a_proxy() {
-    if CLIENTS.iter().all(|(script, package, ..)| command(script, package).is_none()) {
+    let (installed, nowhere) = (installed(), Target { addr: "", ca: None, token: None });
+    if RUNS.iter().all(|run| run.command(&installed, nowhere).is_none()) {
         eprintln!("skipped: no client is installed; .ci/clients installs them");
         return;
     }
@@ -84,7 +64,7 @@ fn clients_work_over_tls_with_users_at_a_node_and_at_a_proxy() {
     let list = ["users", "list", "--config", config];
     wait_until("the administrator", || String::from_utf8_lossy(&quorate(&list).stdout).contains("admin  admin"));
     let app = ["users", "add", "app", "--role", "write", "--config", config];
-    succeeded(&quorate_reads(&app, "correct horse\n"));
+    succeeded(&quorate_reads(&app, &format!("{PASSWORD}\n")));
     let token = succeeded(&quorate(&["users", "token", "app", "--config", config]));
     let path = |name: &str| servers.dir.path().join(name).to_str().unwrap().to_owned();
 
@@ -94,18 +74,17 @@ fn clients_work_over_tls_with_users_at_a_node_and_at_a_proxy() {
     proxy.args(["--certificate", &path("b.crt"), "--key", &path("b.key")]).stdin(Stdio::piped());
     let _proxy = Proxy(proxy.stderr(Stdio::null()).spawn().unwrap());
 
+    let ca = servers.dir.path().join("ca.crt");
     for door in [http_of(&servers, "b"), listen] {
-        for (script, package, scheme, by_password) in CLIENTS {
-            let Some(mut client) = command(script, package) else {
-                eprintln!("skipped: {package} is not installed");
+        for run in RUNS {
+            let target = Target { addr: &door, ca: Some(&ca), token: Some(token.trim()) };
+            let Some(mut client) = run.command(&installed, target) else {
+                eprintln!("skipped: {} is not installed", run.name);
                 continue;
             };
-            for table in ["users", "blobs", "log", "foo", "migrated"] {
+            for table in TABLES {
                 servers.value(&format!("DROP TABLE IF EXISTS {table}"));
             }
-            let login = if by_password { "app:correct horse" } else { token.trim() };
-            client.arg(format!("{scheme}://{door}")).arg(login);
-            client.env("NODE_EXTRA_CA_CERTS", path("ca.crt")).env("SSL_CERT_FILE", path("ca.crt"));
             let mut output = None;
             wait_until("the door", || {
                 let ran = client.output().unwrap();
@@ -117,7 +96,7 @@ fn clients_work_over_tls_with_users_at_a_node_and_at_a_proxy() {
             let output = output.unwrap();
             let said = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
             let has_passed = output.status.success() && said.0.trim_end() == "passed";
-            assert!(has_passed, "{script} at {scheme}://{door}: {}{}", said.0, said.1);
+            assert!(has_passed, "{} at {}: {}{}", run.name, run.url(target), said.0, said.1);
         }
     }
 }

@@ -25,28 +25,16 @@ use crate::harness::servers::{Servers, free_addrs};
 use crate::harness::{Result, until};
 use crate::verdict::Verdict;
 use keyed::Keyed;
+use runs::{PASSWORD, RUNS, TABLES, Target};
 
 mod keyed;
+#[path = "../../quorate-http/tests/clients/runs.rs"]
+mod runs;
 
 /// How long a proxy may take to be ready.
 const READY_MAX: Duration = Duration::from_secs(60);
 /// The time between two kills, in which the clients go on.
 const PAUSE: Duration = Duration::from_secs(2);
-
-/// The scripts of the clients, the package that each needs, and its protocol.
-const CLIENTS: [(&str, &str, &str); 7] = [
-    ("libsql.cjs", "npm/node_modules/@libsql/client", "https"),
-    ("libsql.cjs", "npm/node_modules/@libsql/client", "wss"),
-    ("serverless.cjs", "npm/node_modules/@tursodatabase/serverless", "https"),
-    ("rqlite.cjs", "npm/node_modules/rqlite-js", "https"),
-    ("libsql.py", "python/bin/python", "https"),
-    ("libsql.py", "python/bin/python", "wss"),
-    ("rqlite.py", "python/bin/python", "https"),
-];
-/// The tables that the scripts create.
-const TABLES: [&str; 5] = ["users", "blobs", "log", "foo", "migrated"];
-
-const PASSWORD: &str = "correct horse";
 
 /// Options of `quorate-trials clients`.
 #[derive(Args, Debug)]
@@ -77,7 +65,12 @@ pub async fn run(args: ClientsArgs) -> Result<Verdict> {
     let _secure = start_proxy(&program, &dir, &addrs[0], &tls)?;
 
     let (sql, mut tally) = (client.sql(), Tally::default());
-    let scripts = Scripts { installed: clients, ca: dir.join("ca.crt"), token: token.clone(), sql: sql.clone() };
+    let scripts = Scripts {
+        installed: std::path::absolute(clients)?,
+        ca: dir.join("ca.crt"),
+        token: token.clone(),
+        sql: sql.clone(),
+    };
     for (door, addr) in [("server b", servers.http("b")?.to_owned()), ("a proxy", addrs[0].clone())] {
         scripts.run_all(door, &addr, &mut tally).await?;
     }
@@ -154,37 +147,22 @@ impl Scripts {
     /// Runs each client once.
     async fn run_all(&self, door: &str, addr: &str, tally: &mut Tally) -> Result<()> {
         until("the door", READY_MAX, async || tokio::net::TcpStream::connect(addr).await.ok()).await?;
-        for (script, package, scheme) in CLIENTS {
-            if !self.installed.join(package).exists() {
-                println!("left out: {script} needs {package}");
+        for run in RUNS {
+            let target = Target { addr, ca: Some(&self.ca), token: Some(&self.token) };
+            let Some(command) = run.command(&self.installed, target) else {
+                println!("left out: {} is not installed", run.name);
                 continue;
-            }
+            };
             for table in TABLES {
                 self.sql.execute(format!("DROP TABLE IF EXISTS {table}"), ()).await?;
             }
-            let said = self.run(script, &format!("{scheme}://{addr}")).await?;
-            if said == "passed" {
-                tally.passed += 1;
-            } else {
-                tally.failed += 1;
-            }
-            println!("{script} over {scheme} at {door}: {said}");
+            let output = Command::from(command).kill_on_drop(true).output().await?;
+            let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+            let has_passed = output.status.success() && out.trim_end() == "passed";
+            let said = if has_passed { "passed".to_owned() } else { format!("FAILED: {}{}", out, err.trim()) };
+            *(if has_passed { &mut tally.passed } else { &mut tally.failed }) += 1;
+            println!("{} by {} at {door}: {said}", run.name, run.url(target));
         }
         Ok(())
-    }
-
-    /// Runs a script; returns what it says. A proxy that has just started is asked again.
-    async fn run(&self, script: &str, url: &str) -> Result<String> {
-        let installed = std::path::absolute(&self.installed)?;
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../quorate-http/tests/clients").join(script);
-        let program = if script.ends_with(".cjs") { "node".into() } else { installed.join("python/bin/python") };
-        // pyrqlite breaks the line of the header after 57 letters, so a token is too long for it.
-        let login = if script == "rqlite.py" { format!("app:{PASSWORD}") } else { self.token.clone() };
-        let mut command = Command::new(program);
-        command.arg(path).arg(url).arg(login).env("NODE_PATH", installed.join("npm/node_modules"));
-        command.env("NODE_EXTRA_CA_CERTS", &self.ca).env("SSL_CERT_FILE", &self.ca).kill_on_drop(true);
-        let output = command.output().await?;
-        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        Ok(if output.status.success() { out.trim().to_owned() } else { format!("FAILED: {}", err.trim()) })
     }
 }

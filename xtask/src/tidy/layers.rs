@@ -95,11 +95,12 @@ pub fn layers(tree: &Tree) -> Vec<Violation> {
     manifests(tree).flat_map(|(file, name)| arrows(file, name)).collect()
 }
 
-/// Returns the manifests of the crates, each with the name of the crate, which is that of its folder.
+/// Returns the manifests of the crates, each with the name of the crate, which is that of its folder. One further below
+/// belongs to a program with a workspace of its own.
 fn manifests(tree: &Tree) -> impl Iterator<Item = (&Source, &str)> {
     tree.files.iter().filter_map(|file| {
         let name = file.path.strip_prefix("crates/")?.strip_suffix("/Cargo.toml")?;
-        Some((file, name))
+        (!name.contains('/')).then_some((file, name))
     })
 }
 
@@ -185,6 +186,12 @@ mod tests {
         assert_eq!(check("quorate-env", "[dependencies]\nbytes = 1\nquorate-model = 1\n"), [3]);
         assert_eq!(check("quorate-sql", "[target.'cfg(unix)'.dependencies]\nquorate-consensus = 1\n"), [2]);
         assert_eq!(check("quorate-model", "[build-dependencies]\nlog = { package = \"quorate-wal\" }\n"), [2]);
+    }
+
+    #[test]
+    fn programs_with_a_workspace_of_their_own_are_no_crates() {
+        assert_eq!(check("unknown", "[dependencies]\n"), [1]);
+        assert_eq!(check("quorate-http/tests/clients/rust", "[workspace]\n[dependencies]\n"), [0; 0]);
     }
 
     #[test]

@@ -1,0 +1,167 @@
+// libsql-client-go, by database/sql, over HTTP or WebSocket: libsql URL [TOKEN]
+package main
+
+import (
+	"bytes"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log"
+	"math"
+	"os"
+	"strings"
+
+	"github.com/tursodatabase/libsql-client-go/libsql"
+)
+
+// How often a transaction that the server has aborted is run.
+const runsMax = 10
+
+func check(holds bool, found ...any) {
+	if !holds {
+		log.Panic(found...)
+	}
+}
+
+func must[T any](value T, err error) T {
+	check(err == nil, err)
+	return value
+}
+
+// The client keeps nothing but the text of an error.
+func fails(err error, text string) {
+	check(err != nil && strings.Contains(err.Error(), text), "an error with ", text, ": ", err)
+}
+
+// Runs a transaction, and runs it again while the server says that it was aborted, because its leader was lost.
+func transact(db *sql.DB, run func(tx *sql.Tx) error) error {
+	var err error
+	for range runsMax {
+		if err = once(db, run); err == nil || !strings.Contains(err.Error(), "the transaction was aborted") {
+			return err
+		}
+	}
+	return err
+}
+
+func once(db *sql.DB, run func(tx *sql.Tx) error) error {
+	tx, err := db.Begin()
+	if err != nil {
+		return err
+	}
+	if err = run(tx); err != nil {
+		return errors.Join(err, tx.Rollback())
+	}
+	return tx.Commit()
+}
+
+func open(url string, token string) *sql.DB {
+	options := []libsql.Option{}
+	if token != "" {
+		options = append(options, libsql.WithAuthToken(token))
+	}
+	return sql.OpenDB(must(libsql.NewConnector(url, options...)))
+}
+
+func count(db interface {
+	QueryRow(string, ...any) *sql.Row
+}, table string) (n int64) {
+	check(db.QueryRow("SELECT count(*) FROM "+table).Scan(&n) == nil, "count of ", table)
+	return n
+}
+
+func values(db *sql.DB) {
+	want := []any{int64(math.MaxInt64), -1.5, "\U0001F600", nil, []byte{0, 255}, ""}
+	var big, number, text, none, blob, empty any
+	row := db.QueryRow("SELECT ?, ?, ?, ?, ?, ?", want...)
+	check(row.Scan(&big, &number, &text, &none, &blob, &empty) == nil, "values")
+	check(big == want[0] && number == want[1] && text == want[2] && none == nil && empty == "", big, number, text, none)
+	check(bytes.Equal(blob.([]byte), want[4].([]byte)), blob)
+
+	var first, second string
+	numbered := db.QueryRow("SELECT ?2, ?1", "one", "two")
+	check(numbered.Scan(&first, &second) == nil && first == "two" && second == "one", first, second)
+	named := db.QueryRow("SELECT :a || $b || @c", sql.Named("c", "3"), sql.Named("b", "2"), sql.Named("a", "1"))
+	check(named.Scan(&first) == nil && first == "123", first)
+}
+
+func statements(db *sql.DB) {
+	must(db.Exec("CREATE TABLE users (id INTEGER PRIMARY KEY, name TEXT UNIQUE)"))
+	ann := must(db.Exec("INSERT INTO users (name) VALUES (?)", "ann"))
+	check(must(ann.LastInsertId()) == 1 && must(ann.RowsAffected()) == 1, "the result of an INSERT")
+
+	insert := must(db.Prepare("INSERT INTO users (name) VALUES (:name) RETURNING id, name"))
+	var id int64
+	var name string
+	check(insert.QueryRow(sql.Named("name", "bob")).Scan(&id, &name) == nil && id == 2 && name == "bob", id, name)
+	check(insert.Close() == nil)
+
+	rows := must(db.Query("SELECT name FROM users ORDER BY id"))
+	columns, names := must(rows.Columns()), []string{}
+	for rows.Next() {
+		check(rows.Scan(&name) == nil)
+		names = append(names, name)
+	}
+	check(rows.Err() == nil && rows.Close() == nil && strings.Join(names, " ") == "ann bob" && columns[0] == "name", names)
+	check(errors.Is(db.QueryRow("SELECT id FROM users WHERE name = ?", "cid").Scan(&id), sql.ErrNoRows), "no rows")
+
+	_, err := db.Exec("INSERT INTO users (name) VALUES ('ann')")
+	fails(err, "UNIQUE constraint failed: users.name")
+	_, err = db.Exec("SELECT * FROM missing")
+	fails(err, "no such table: missing")
+}
+
+func transactions(db *sql.DB) {
+	kept := transact(db, func(tx *sql.Tx) error {
+		if _, err := tx.Exec("INSERT INTO users (name) VALUES (?)", "cid"); err != nil {
+			return err
+		}
+		_, err := tx.Exec("INSERT INTO users (name) VALUES ('cid')")
+		if err != nil && strings.Contains(err.Error(), "the transaction was aborted") {
+			return err
+		}
+		fails(err, "UNIQUE constraint failed")
+		_, err = tx.Exec("INSERT INTO users (name) VALUES (?)", "dan")
+		return err
+	})
+	check(kept == nil && count(db, "users") == 4, kept)
+
+	enough := errors.New("enough")
+	dropped := transact(db, func(tx *sql.Tx) error {
+		if _, err := tx.Exec("DELETE FROM users"); err != nil {
+			return err
+		}
+		return enough
+	})
+	check(errors.Is(dropped, enough) && count(db, "users") == 4, dropped)
+}
+
+// Several statements in one text, which the client sends as a batch; over HTTP only.
+func batches(db *sql.DB) {
+	must(db.Exec("CREATE TABLE log (x); INSERT INTO log VALUES (1); INSERT INTO log VALUES (2);"))
+	check(count(db, "log") == 2)
+	_, err := db.Exec("BEGIN; INSERT INTO log VALUES (3); INSERT INTO missing VALUES (4); COMMIT;")
+	fails(err, "no such table: missing")
+	check(count(db, "log") == 2)
+	must(db.Exec("BEGIN; INSERT INTO log VALUES (3); INSERT INTO log VALUES (4); COMMIT;"))
+	check(count(db, "log") == 4)
+}
+
+func main() {
+	log.SetFlags(log.Lshortfile)
+	url, token := os.Args[1], ""
+	if len(os.Args) > 2 {
+		token = os.Args[2]
+		_, err := open(url, "quorate_0").Exec("SELECT 1")
+		fails(err, "wrong name, password or token")
+	}
+	db := open(url, token)
+	values(db)
+	statements(db)
+	transactions(db)
+	if strings.HasPrefix(url, "http") {
+		batches(db)
+	}
+	check(db.Close() == nil)
+	fmt.Println("passed")
+}
