@@ -28,4 +28,4 @@ async function fails(code, run) {
     });
 }
 
-module.exports = { again, fails };
+module.exports = { again, fails, isAborted };

@@ -8,7 +8,7 @@ const { and, asc, count, eq, gt, relations, sql } = require("drizzle-orm");
 const { drizzle } = require("drizzle-orm/libsql");
 const { migrate } = require("drizzle-orm/libsql/migrator");
 const { blob, integer, real, sqliteTable, text } = require("drizzle-orm/sqlite-core");
-const { again, fails } = require("./common.cjs");
+const { again, fails, isAborted } = require("./common.cjs");
 
 const [url, authToken] = process.argv.slice(2);
 
@@ -95,19 +95,29 @@ async function main() {
     await fails("SQLITE_CONSTRAINT_UNIQUE", () => db.batch([db.delete(orders), db.insert(users).values({ name: "bob" })]));
     assert.equal(await db.$count(orders), 2);
 
+    const undone = new Error("undone");
+    const isUndone = (error) => {
+        if (isAborted(error)) throw error;
+        return error === undone;
+    };
     const dan = await again(() => db.transaction(async (tx) => {
         const [{ id }] = await tx.insert(users).values({ name: "dan" }).returning({ id: users.id });
         await tx.insert(orders).values({ userId: id });
-        assert.equal(await tx.$count(orders), 3);
+        // A transaction in a transaction is a savepoint.
+        await assert.rejects(tx.transaction(async (inner) => {
+            await inner.delete(orders);
+            throw undone;
+        }), isUndone);
+        await tx.transaction((inner) => inner.insert(orders).values({ userId: id }));
+        assert.equal(await tx.$count(orders), 4);
         return id;
     }));
-    assert.deepEqual([dan, await db.$count(orders)], [4, 3]);
-    const undone = new Error("undone");
+    assert.deepEqual([dan, await db.$count(orders)], [4, 4]);
     await assert.rejects(again(() => db.transaction(async (tx) => {
         await tx.delete(orders);
         throw undone;
-    })), (error) => error === undone);
-    assert.equal(await db.$count(orders), 3);
+    })), isUndone);
+    assert.equal(await db.$count(orders), 4);
     client.close();
     console.log("passed");
 }

@@ -30,7 +30,7 @@ async function main() {
     const ann = await client.execute({ sql: "INSERT INTO users (name) VALUES (?)", args: ["ann"] });
     assert.deepEqual([ann.rowsAffected, ann.lastInsertRowid], [1, 1n]);
     const named = await client.execute({ sql: "SELECT id, name FROM users WHERE name = :name", args: { name: "ann" } });
-    assert.deepEqual(named.columns, ["id", "name"]);
+    assert.deepEqual([named.columns, named.columnTypes], [["id", "name"], ["INTEGER", "TEXT"]]);
     assert.equal(named.rows[0].id, 1n);
 
     const values = [9223372036854775807n, -1.5, "\u{1F600}", null, new Uint8Array([0, 255])];

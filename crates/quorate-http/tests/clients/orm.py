@@ -115,6 +115,9 @@ def transactions(engine):
 
     def many(session):
         session.execute(sa.insert(User), [{"name": f"user {n}"} for n in range(20)])
+        with session.begin_nested() as nested:
+            session.execute(sa.insert(User).values(name="undone"))
+            nested.rollback()
         assert session.scalar(sa.select(sa.func.count()).select_from(User)) == 22
 
     def undone(session):

@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/tursodatabase/libsql-client-go/libsql"
 )
@@ -136,6 +137,15 @@ func transactions(db *sql.DB) {
 	check(errors.Is(dropped, enough) && count(db, "users") == 4, dropped)
 }
 
+// A time is read from a column that is declared to hold one; it can be sent over HTTP only.
+func times(db *sql.DB) {
+	must(db.Exec("CREATE TABLE blobs (at DATETIME)"))
+	at := time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC)
+	must(db.Exec("INSERT INTO blobs VALUES (?)", at))
+	var found time.Time
+	check(db.QueryRow("SELECT at FROM blobs").Scan(&found) == nil && found.Equal(at), found)
+}
+
 // Several statements in one text, which the client sends as a batch; over HTTP only.
 func batches(db *sql.DB) {
 	must(db.Exec("CREATE TABLE log (x); INSERT INTO log VALUES (1); INSERT INTO log VALUES (2);"))
@@ -161,6 +171,7 @@ func main() {
 	transactions(db)
 	if strings.HasPrefix(url, "http") {
 		batches(db)
+		times(db)
 	}
 	check(db.Close() == nil)
 	fmt.Println("passed")
