@@ -40,10 +40,10 @@ pub struct MemberView {
 
 impl View {
     /// Returns the view of a server that knows nothing of its cluster.
-    pub(crate) fn alone(base_url: Option<&str>) -> Self {
+    pub(crate) fn alone() -> Self {
         let member = MemberView {
             name: "quorate".to_owned(),
-            api_addr: base_url.map(str::to_owned),
+            api_addr: None,
             addr: String::new(),
             is_voter: true,
             is_leader: true,

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::Body;
-use hyper::header::ORIGIN;
+use hyper::header::{HOST, ORIGIN};
 use hyper::{HeaderMap, StatusCode};
 use quorate::users::{Credentials, UserRole};
 use quorate::{Error, Level, Sql};
@@ -42,6 +42,8 @@ struct Inner {
     large: Arc<Semaphore>,
     /// Whether other machines can reach the doors, so that nobody is let in while there are no users.
     is_exposed: bool,
+    /// `http` or `https`.
+    scheme: &'static str,
 }
 
 /// An endpoint.
@@ -104,20 +106,25 @@ impl Doors {
 
     /// [`Doors::new`] with another [`Env`], for simulations.
     pub fn new_in(env: &Env, sql: Sql, options: Options) -> Self {
-        Self::make(env, sql, options, false)
+        Self::make(env, sql, options, false, "http")
     }
 
-    /// Returns the doors to a database on a port at this address. If other machines can reach it, nobody is let in
-    /// while there are no users, unless the options are insecure.
-    pub fn at(env: &Env, addr: &str, sql: Sql, options: Options) -> Self {
+    /// Returns the doors to a database on a port at this URL, such as `https://10.0.0.1:8001`. If other machines can
+    /// reach it, nobody is let in while there are no users, unless the options are insecure.
+    pub fn at(env: &Env, url: &str, sql: Sql, options: Options) -> Self {
+        let (scheme, addr) = match url.split_once("://") {
+            Some(("https", addr)) => ("https", addr),
+            Some((_, addr)) => ("http", addr),
+            None => ("http", url),
+        };
         let is_exposed = !is_loopback(addr) && !options.insecure;
-        Self::make(env, sql, options, is_exposed)
+        Self::make(env, sql, options, is_exposed, scheme)
     }
 
-    fn make(env: &Env, sql: Sql, options: Options, is_exposed: bool) -> Self {
+    fn make(env: &Env, sql: Sql, options: Options, is_exposed: bool, scheme: &'static str) -> Self {
         let streams = Streams::new(env, options.stream_idle, options.transaction_time);
         let large = Arc::new(Semaphore::new(LARGE_BODIES_MAX));
-        Self(Arc::new(Inner { env: env.clone(), sql, options, streams, large, is_exposed }))
+        Self(Arc::new(Inner { env: env.clone(), sql, options, streams, large, is_exposed, scheme }))
     }
 
     /// Returns whether the doors have an endpoint at a path.
@@ -271,6 +278,12 @@ impl Doors {
 
     pub(crate) fn env(&self) -> &Env {
         &self.0.env
+    }
+
+    /// Returns the URL of the server as the sender of a request knows it.
+    pub(crate) fn url(&self, headers: &HeaderMap) -> Option<String> {
+        let of_host = || Some(format!("{}://{}", self.0.scheme, headers.get(HOST)?.to_str().ok()?));
+        self.0.options.base_url.clone().or_else(of_host)
     }
 
     pub(crate) fn options(&self) -> &Options {

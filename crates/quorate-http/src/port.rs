@@ -111,6 +111,7 @@ pub trait Handler: Clone + Send + Sync + 'static {
 #[derive(Debug)]
 pub struct Port {
     addr: String,
+    is_secure: bool,
     orders: Orders,
     /// Its sender sends nothing. It is dropped when the port's thread has ended.
     ended: oneshot::Receiver<()>,
@@ -152,12 +153,17 @@ impl Port {
         env.start_runtime("quorate-http", root).map_err(ServeError::Thread)?;
         let gone = || ServeError::Thread(std::io::Error::other("the thread ended at once"));
         let addr = starting.await.map_err(|_| gone())??;
-        Ok(Self { addr, orders, ended })
+        Ok(Self { addr, is_secure: tls.is_some(), orders, ended })
     }
 
     /// Returns the address that the port listens on.
     pub fn local_addr(&self) -> &str {
         &self.addr
+    }
+
+    /// Returns its URL, such as `https://127.0.0.1:8001`.
+    pub fn url(&self) -> String {
+        url(self.is_secure, &self.addr)
     }
 
     /// Closes the port cleanly: current requests are answered within [`STOP_TIME_MAX`].
@@ -166,6 +172,10 @@ impl Port {
         // Nothing is ever sent: this waits until the sender is dropped.
         let _ = self.ended.await;
     }
+}
+
+fn url(is_secure: bool, addr: &str) -> String {
+    format!("{}://{addr}", if is_secure { "https" } else { "http" })
 }
 
 /// Opens a port for a database.
@@ -190,7 +200,7 @@ pub async fn serve_in(env: &Env, listen: &str, sql: Sql, options: Options) -> Re
         if !is_secure {
             return Err(ServeError::Open(addr.to_owned()));
         }
-        Ok(Doors::at(&env_of_doors, addr, sql, options))
+        Ok(Doors::at(&env_of_doors, &url(options.tls.is_some(), addr), sql, options))
     };
     Port::open(env, listen, tls.as_ref(), handler).await
 }

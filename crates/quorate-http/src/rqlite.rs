@@ -111,7 +111,7 @@ pub(crate) async fn serve(doors: &Doors, work: Work, endpoint: Endpoint, request
             Err(Problem::NotOffered("leadership is not handed over by this port; use `quorate members`"))
         }
         Endpoint::Ready | Endpoint::Status | Endpoint::Nodes | Endpoint::Leader | Endpoint::Licenses => {
-            Ok(cluster::page(doors, endpoint, &asked).await)
+            Ok(cluster::page(doors, endpoint, &asked, doors.url(&request.headers)).await)
         }
     }
 }

@@ -248,7 +248,7 @@ async fn nobody_is_let_in_from_elsewhere_while_there_are_no_users() {
     server.run(TABLE).await;
     let (env, sql) = (Env::real(), server.node.sql());
     let options = Options::default().with_users(server.node.users());
-    let doors = Doors::at(&env, "0.0.0.0:80", sql, options);
+    let doors = Doors::at(&env, "http://0.0.0.0:80", sql, options);
     let port = Port::open(&env, "127.0.0.1:0", None, move |_| Ok(doors)).await.unwrap();
     let mut client = Client::connect(&port).await;
     assert_eq!(code(&client.hello(None).await), "FORBIDDEN");

@@ -94,7 +94,7 @@ impl HttpServer {
         let view = NodeView::new(node.observer(), Asks::new(&self.env, ASKS_MAX));
         let options = options.with_cluster(Arc::new(view)).with_users(node.users());
         let options = options.with_backups(node.admin());
-        self.doors.send_replace(Some(Doors::at(&self.env, self.local_addr(), sql, options)));
+        self.doors.send_replace(Some(Doors::at(&self.env, &self.port.url(), sql, options)));
     }
 
     /// Closes the port cleanly: current requests are answered within [`STOP_TIME_MAX`].

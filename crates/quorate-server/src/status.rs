@@ -53,6 +53,24 @@ pub struct NodeStatus {
     pub stopped: Option<String>,
     /// All members, by name.
     pub members: Vec<Member<Heard>>,
+    /// The leader, where clients of rqlite look for it.
+    pub store: Store,
+}
+
+/// The part of rqlite's status that its clients read.
+#[derive(Debug, Serialize)]
+pub struct Store {
+    /// The leader; empty names if the node knows of none.
+    pub leader: StoreLeader,
+}
+
+/// The leader, as rqlite shows it.
+#[derive(Debug, Default, Serialize)]
+pub struct StoreLeader {
+    /// The name of the member.
+    pub node_id: String,
+    /// The `host:port` where it listens for nodes and clients.
+    pub addr: String,
 }
 
 /// A member of a cluster, with details that depend on the source of the status.
@@ -217,6 +235,8 @@ impl NodeStatus {
             (member.silent_for <= silence_max, heard)
         });
         let (voters_reachable, voters) = status.reachable_voters(silence_max);
+        let store_leader =
+            status.leader().map(|leader| StoreLeader { node_id: leader.name.clone(), addr: leader.addr.clone() });
         Self {
             name: status.name.clone(),
             raft_id: status.node.to_string(),
@@ -232,6 +252,7 @@ impl NodeStatus {
             positions: Positions::of(status, status.leader.map(|_| status.committed_index)),
             stopped: status.stopped.clone(),
             members,
+            store: Store { leader: store_leader.unwrap_or_default() },
         }
     }
 }
@@ -357,6 +378,7 @@ mod tests {
             "members": [
                 member(1, "a", false, true, 0), member(2, "b", true, true, 0), member(3, "c", false, false, 60_000),
             ],
+            "store": { "leader": { "node_id": "b", "addr": "b:1" } },
         });
         assert_eq!(shown, expected);
     }

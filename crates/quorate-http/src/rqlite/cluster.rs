@@ -11,13 +11,16 @@ use crate::message::{Answer, Content, answer};
 
 const LICENSE: &str = include_str!("../../../../LICENSE");
 
-/// Answers with one of the pages.
-pub(super) async fn page(doors: &Doors, endpoint: Endpoint, asked: &Asked) -> Answer {
-    let options = doors.options();
-    let view = match &options.cluster {
+/// Answers with one of the pages. A member whose URL is not known is shown at the one that was asked, because any node
+/// serves any request.
+pub(super) async fn page(doors: &Doors, endpoint: Endpoint, asked: &Asked, url: Option<String>) -> Answer {
+    let mut view = match &doors.options().cluster {
         Some(cluster) => cluster.view().await,
-        None => View::alone(options.base_url.as_deref()),
+        None => View::alone(),
     };
+    for member in &mut view.members {
+        member.api_addr = member.api_addr.take().or_else(|| url.clone());
+    }
     let body = match endpoint {
         Endpoint::Ready => return ready(&view, asked),
         Endpoint::Licenses => return answer(StatusCode::OK, Content::Text, LICENSE),

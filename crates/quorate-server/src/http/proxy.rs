@@ -68,7 +68,7 @@ impl Proxy {
         let cluster = Arc::new(ClusterView(client.clone()));
         let options = options.with_cluster(Arc::clone(&cluster) as Arc<dyn Cluster>).with_users(client.users());
         let options = options.with_backups(client.admin());
-        let doors = Doors::at(&self.env, self.local_addr(), client.sql(), options);
+        let doors = Doors::at(&self.env, &self.port.url(), client.sql(), options);
         self.connected.send_replace(Some(Connected { doors, cluster }));
     }
 

@@ -29,14 +29,14 @@ func fails(err error, text string) {
 	check(err != nil && strings.Contains(err.Error(), text), "an error with ", text, ": ", err)
 }
 
-// Returns the URL of the client: it takes the login, and the wish not to look for the other nodes, from there.
+// Returns the URL of the client, which takes the login from there.
 func address(at string, token string) string {
 	parsed := must(url.Parse(at))
 	if token != "" {
 		// The client sends a name and a password; the server takes a token as a password.
 		parsed.User = url.UserPassword("anyone", token)
 	}
-	parsed.Path, parsed.RawQuery = "/", "disableClusterDiscovery=true"
+	parsed.Path = "/"
 	return parsed.String()
 }
 
@@ -121,10 +121,11 @@ func main() {
 	at, token := os.Args[1], ""
 	if len(os.Args) > 2 {
 		token = os.Args[2]
-		_, err := must(gorqlite.Open(address(at, "quorate_0"))).QueryOne("SELECT 1")
+		_, err := gorqlite.Open(address(at, "quorate_0"))
 		fails(err, "401")
 	}
 	client := must(gorqlite.Open(address(at, token)))
+	check(must(client.Leader()) != "" && len(must(client.Peers())) > 0, "the cluster")
 	writes(client)
 	reads(client)
 
