@@ -227,6 +227,7 @@ impl SystemName {
             Self::Hiqlite => "hiqlite",
             Self::Rusqlite => "rusqlite",
             Self::Rqlite => "rqlite",
+            Self::Hrana => "hrana",
         }
     }
 }
