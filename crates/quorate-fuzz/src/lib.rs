@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+mod archive;
 mod cli;
 mod config;
 mod disk;
@@ -54,6 +55,7 @@ pub const TARGETS: &[Target] = &[
     target("client-messages", 512, SMALL, peer::clients),
     target("image-piece", 1024, 16 << 20, sql::image_piece),
     target("store-files", 512, SMALL, sql::files),
+    target("ltx", 1024, 16 << 20, archive::ltx),
     target("config", 256, SMALL, config::server),
     target("csv", 128, SMALL, cli::csv),
     target("ndjson", 128, SMALL, cli::ndjson),

@@ -69,6 +69,7 @@ const SIMULATOR: &[&str] = &[
 
 /// The fuzz targets use every crate that decodes bytes from outside.
 const FUZZER: &[&str] = &[
+    "quorate-archive",
     "quorate-env",
     "quorate-model",
     "quorate-wal",
