@@ -101,7 +101,7 @@ pub use restore::restore;
 pub use snapshot::Snapshot;
 pub use sql::Sql;
 pub use status::Status;
-pub use transaction::{SAVEPOINTS_MAX, Transaction};
+pub use transaction::{SAVEPOINT_BYTES_MAX, SAVEPOINTS_MAX, Transaction};
 
 /// Items for simulations only.
 #[doc(hidden)]

@@ -32,6 +32,9 @@ use crate::submitter::{Attempt, Held, Submitter};
 /// The most savepoints of a transaction.
 pub const SAVEPOINTS_MAX: usize = 1_024;
 
+/// The most bytes of the name of a savepoint, so that the savepoints of a transaction fit into memory.
+pub const SAVEPOINT_BYTES_MAX: usize = 1_024;
+
 /// The code that SQLite has for a savepoint that is not there.
 const SQLITE_ERROR: i32 = 1;
 
@@ -147,12 +150,13 @@ impl Transaction {
 
     row_methods!(&mut self);
 
-    /// Sets a savepoint, to which [`Transaction::rollback_to`] returns. A transaction has at most [`SAVEPOINTS_MAX`].
-    /// As in SQLite, names are compared without regard to case, and a name may be used again: the latest one counts.
+    /// Sets a savepoint, to which [`Transaction::rollback_to`] returns. A transaction has at most [`SAVEPOINTS_MAX`],
+    /// with names of at most [`SAVEPOINT_BYTES_MAX`]. As in SQLite, names are compared without regard to case, and a
+    /// name may be used again: the latest one counts.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Failed`] if there are too many.
+    /// Returns [`Error::Failed`] if there are too many, or if the name is too long.
     pub fn savepoint(&mut self, name: impl Into<String>) -> Result<(), Error> {
         Ok(self.savepoints.set(name.into(), self.commands.len())?)
     }
@@ -262,6 +266,10 @@ impl Savepoints {
     fn set(&mut self, name: String, recorded: usize) -> Result<(), Failure> {
         if self.0.len() >= SAVEPOINTS_MAX {
             let text = format!("a transaction has at most {SAVEPOINTS_MAX} savepoints; release some");
+            return Err(Failure::new(FailureKind::TooBig, text));
+        }
+        if name.len() > SAVEPOINT_BYTES_MAX {
+            let text = format!("the name of a savepoint has at most {SAVEPOINT_BYTES_MAX} bytes");
             return Err(Failure::new(FailureKind::TooBig, text));
         }
         self.0.push((name, recorded));

@@ -15,7 +15,7 @@ mod support;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use quorate::{Client, ClientConfig, Error, HOLD_MAX, Level, SAVEPOINTS_MAX, Sql, Transaction};
+use quorate::{Client, ClientConfig, Error, HOLD_MAX, Level, SAVEPOINT_BYTES_MAX, SAVEPOINTS_MAX, Sql, Transaction};
 use support::{Cluster, Single, on_both, run, secret};
 
 async fn accounts(sql: &Sql) -> Result<(), Error> {
@@ -78,6 +78,8 @@ fn a_savepoint_undoes_what_ran_after_it() {
             tx.savepoint(number.to_string())?;
         }
         assert!(text(tx.savepoint("more")).contains("at most 1024 savepoints"));
+        tx.release("1")?;
+        assert!(text(tx.savepoint("x".repeat(SAVEPOINT_BYTES_MAX + 1))).contains("at most 1024 bytes"));
         tx.rollback();
         writes_go_on(&sql).await;
         Ok(())
