@@ -20,7 +20,7 @@ pub enum Error {
     /// The source or the sink failed.
     #[error("cannot {action} the LTX file at byte {offset}: {source}")]
     Io {
-        /// What was attempted: `read` or `write`.
+        /// The operation that failed: `read` or `write`.
         action: &'static str,
         /// The offset in the file.
         offset: u64,
@@ -30,7 +30,7 @@ pub enum Error {
     /// The bytes are not a whole LTX file that this crate reads.
     #[error("the LTX file is damaged at byte {offset}: {source}; read another copy of it")]
     Damaged {
-        /// The offset in the file: the end of what was read when the fault was noticed.
+        /// The offset in the file up to which the reader had read when it found the fault.
         offset: u64,
         /// What is wrong.
         source: Fault,
@@ -135,8 +135,8 @@ pub enum Fault {
     /// The fields about the `-wal` contradict each other.
     #[error("the fields about the WAL contradict each other")]
     WalSource,
-    /// A checksum of the database is set although the flags say that there is none.
-    #[error("a checksum of the database ({0:016x}) is set although the flags say that there is none")]
+    /// The header or the trailer has a checksum of the database, but the flags say that the file has none.
+    #[error("the file has a checksum of the database ({0:016x}), but its flags say that it has none")]
     DatabaseChecksum(u64),
     /// The pages are not in ascending order, or a page has number 0.
     #[error("page {number} can't follow page {previous}: page numbers ascend from 1")]

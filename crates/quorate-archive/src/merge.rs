@@ -116,7 +116,7 @@ struct Input<R> {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Page {
-    /// The page in the reader's buffer was taken, or there is none yet.
+    /// The merge has used the page in the reader's buffer, or the reader has read no page yet.
     Taken,
     /// This page is in the reader's buffer.
     Next(u32),

@@ -56,8 +56,8 @@ impl<R: Read> Reader<R> {
 
     /// Reads the next page: its number and its content. `None` means that the file has ended and is whole.
     ///
-    /// A file has no checksum for a page but only one for all, at its end. So what was made of the pages before an
-    /// error has to be discarded.
+    /// A file has one checksum for all of its pages, at its end. After an error the caller must therefore discard the
+    /// pages that it got before.
     pub fn next_page(&mut self) -> Result<Option<(u32, &[u8])>> {
         let number = self.advance()?;
         Ok(number.map(|number| (number, self.page())))

@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use crate::checksum::Running;
 use crate::error::{Error, Fault, Result};
 
-/// A file that is read, its offset, and the checksum of what was read.
+/// A source of bytes, with the offset that the reader has reached and the checksum of the bytes before it.
 pub(crate) struct Source<R> {
     inner: R,
     pub offset: u64,
@@ -62,7 +62,7 @@ impl<R: Read> Source<R> {
     }
 }
 
-/// A file that is written, its offset, and the checksum of what was written.
+/// A sink for bytes, with the offset that the writer has reached and the checksum of the bytes before it.
 pub(crate) struct Sink<W> {
     inner: W,
     pub offset: u64,

@@ -1,4 +1,5 @@
-//! What was written is read again, and a merge is what the files give when they are applied one after another.
+//! The reader returns what the writer has written, and a merge has the same pages as a map to which the files were
+//! applied one after another.
 
 #![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
 
@@ -70,7 +71,8 @@ fn replay(history: &[(u32, BTreeSet<u32>)]) -> Vec<(Pages, BTreeSet<u32>)> {
     states
 }
 
-/// Returns the file of the transactions `min` to `max`: what they wrote and what is left of it.
+/// Returns the header and the pages of a file for the transactions `min` to `max`: the pages that they wrote, in their
+/// last state.
 fn capture(states: &[(Pages, BTreeSet<u32>)], min: usize, max: usize) -> (Header, Pages) {
     let database = &states.get(max - 1).unwrap().0;
     let written = states.get(min - 1..max).unwrap().iter().flat_map(|(_, written)| written);

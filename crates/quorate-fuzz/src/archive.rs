@@ -39,8 +39,9 @@ fn name(text: &str) {
     }
 }
 
-/// Checks a file: what a reader finds in it is also found by the index, is the same when it is written again, and
-/// remains the same if a bit is flipped unnoticed. Returns the bytes and what was found, if the file is whole.
+/// Checks a file. If the reader accepts it, the index must find the same pages, and a file that the writer makes of
+/// them must read the same; if a reader does not notice a flipped bit, it must still return the same pages. Returns the
+/// bytes and the pages if the reader accepts the file.
 fn file(mut bytes: Vec<u8>, place: usize) -> Option<(Vec<u8>, Found)> {
     repair(&mut bytes);
     let found = match read(&bytes) {

@@ -33,7 +33,7 @@ fn what_one_door_has_written_every_other_reads() {
                 assert_eq!(rows["results"][0]["values"], json!([[number]]));
             }
         }
-        // Declared types are told by nodes and by the client, in a transaction that reads and outside of one.
+        // Each door returns the declared types, in a transaction that only reads and outside of one.
         for door in &doors {
             let read = "SELECT id, name, 1 FROM users";
             let sent = [execute("BEGIN READONLY", json!([])), execute(read, json!([])), execute("COMMIT", json!([]))];

@@ -54,8 +54,8 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// What may come here and begins with what was typed, in any case. The columns of the tables that the statement
-    /// names come first.
+    /// Returns the words and names that may stand here and begin with the typed letters, in any case. The columns of
+    /// the tables that the statement names come first.
     pub fn candidates(&self, names: &Names) -> Vec<Candidate> {
         if let Some(table) = &self.table {
             let found = if table == "main" { tables(names) } else { self.columns_of(table, names) };
@@ -130,7 +130,7 @@ impl<'a> Place<'a> {
         self.fitting(words.map(|word| if is_lower { word.to_lowercase() } else { word.to_owned() }), true)
     }
 
-    /// The texts that begin with what was typed, sorted.
+    /// Returns those of the texts that begin with the typed letters, sorted.
     fn fitting(&self, texts: impl IntoIterator<Item = String>, is_word: bool) -> Vec<Candidate> {
         let typed = self.typed.to_lowercase();
         let fits = |text: &String| text.trim_start_matches('"').to_lowercase().starts_with(&typed);

@@ -12,32 +12,15 @@ import (
 	"strings"
 	"time"
 
+	. "quorate/clients/checks"
+
 	"github.com/tursodatabase/libsql-client-go/libsql"
 )
-
-// How often a transaction that the server has aborted is run.
-const runsMax = 10
-
-func check(holds bool, found ...any) {
-	if !holds {
-		log.Panic(found...)
-	}
-}
-
-func must[T any](value T, err error) T {
-	check(err == nil, err)
-	return value
-}
-
-// The client keeps nothing but the text of an error.
-func fails(err error, text string) {
-	check(err != nil && strings.Contains(err.Error(), text), "an error with ", text, ": ", err)
-}
 
 // Runs a transaction, and runs it again while the server says that it was aborted, because its leader was lost.
 func transact(db *sql.DB, run func(tx *sql.Tx) error) error {
 	var err error
-	for range runsMax {
+	for range RunsMax {
 		if err = once(db, run); err == nil || !strings.Contains(err.Error(), "the transaction was aborted") {
 			return err
 		}
@@ -61,13 +44,13 @@ func open(url string, token string) *sql.DB {
 	if token != "" {
 		options = append(options, libsql.WithAuthToken(token))
 	}
-	return sql.OpenDB(must(libsql.NewConnector(url, options...)))
+	return sql.OpenDB(Must(libsql.NewConnector(url, options...)))
 }
 
 func count(db interface {
 	QueryRow(string, ...any) *sql.Row
 }, table string) (n int64) {
-	check(db.QueryRow("SELECT count(*) FROM "+table).Scan(&n) == nil, "count of ", table)
+	Check(db.QueryRow("SELECT count(*) FROM "+table).Scan(&n) == nil, "count of ", table)
 	return n
 }
 
@@ -75,41 +58,41 @@ func values(db *sql.DB) {
 	want := []any{int64(math.MaxInt64), -1.5, "\U0001F600", nil, []byte{0, 255}, ""}
 	var big, number, text, none, blob, empty any
 	row := db.QueryRow("SELECT ?, ?, ?, ?, ?, ?", want...)
-	check(row.Scan(&big, &number, &text, &none, &blob, &empty) == nil, "values")
-	check(big == want[0] && number == want[1] && text == want[2] && none == nil && empty == "", big, number, text, none)
-	check(bytes.Equal(blob.([]byte), want[4].([]byte)), blob)
+	Check(row.Scan(&big, &number, &text, &none, &blob, &empty) == nil, "values")
+	Check(big == want[0] && number == want[1] && text == want[2] && none == nil && empty == "", big, number, text, none)
+	Check(bytes.Equal(blob.([]byte), want[4].([]byte)), blob)
 
 	var first, second string
 	numbered := db.QueryRow("SELECT ?2, ?1", "one", "two")
-	check(numbered.Scan(&first, &second) == nil && first == "two" && second == "one", first, second)
+	Check(numbered.Scan(&first, &second) == nil && first == "two" && second == "one", first, second)
 	named := db.QueryRow("SELECT :a || $b || @c", sql.Named("c", "3"), sql.Named("b", "2"), sql.Named("a", "1"))
-	check(named.Scan(&first) == nil && first == "123", first)
+	Check(named.Scan(&first) == nil && first == "123", first)
 }
 
 func statements(db *sql.DB) {
-	must(db.Exec("CREATE TABLE users (id INTEGER PRIMARY KEY, name TEXT UNIQUE)"))
-	ann := must(db.Exec("INSERT INTO users (name) VALUES (?)", "ann"))
-	check(must(ann.LastInsertId()) == 1 && must(ann.RowsAffected()) == 1, "the result of an INSERT")
+	Must(db.Exec("CREATE TABLE users (id INTEGER PRIMARY KEY, name TEXT UNIQUE)"))
+	ann := Must(db.Exec("INSERT INTO users (name) VALUES (?)", "ann"))
+	Check(Must(ann.LastInsertId()) == 1 && Must(ann.RowsAffected()) == 1, "the result of an INSERT")
 
-	insert := must(db.Prepare("INSERT INTO users (name) VALUES (:name) RETURNING id, name"))
+	insert := Must(db.Prepare("INSERT INTO users (name) VALUES (:name) RETURNING id, name"))
 	var id int64
 	var name string
-	check(insert.QueryRow(sql.Named("name", "bob")).Scan(&id, &name) == nil && id == 2 && name == "bob", id, name)
-	check(insert.Close() == nil)
+	Check(insert.QueryRow(sql.Named("name", "bob")).Scan(&id, &name) == nil && id == 2 && name == "bob", id, name)
+	Check(insert.Close() == nil)
 
-	rows := must(db.Query("SELECT name FROM users ORDER BY id"))
-	columns, names := must(rows.Columns()), []string{}
+	rows := Must(db.Query("SELECT name FROM users ORDER BY id"))
+	columns, names := Must(rows.Columns()), []string{}
 	for rows.Next() {
-		check(rows.Scan(&name) == nil)
+		Check(rows.Scan(&name) == nil)
 		names = append(names, name)
 	}
-	check(rows.Err() == nil && rows.Close() == nil && strings.Join(names, " ") == "ann bob" && columns[0] == "name", names)
-	check(errors.Is(db.QueryRow("SELECT id FROM users WHERE name = ?", "cid").Scan(&id), sql.ErrNoRows), "no rows")
+	Check(rows.Err() == nil && rows.Close() == nil && strings.Join(names, " ") == "ann bob" && columns[0] == "name", names)
+	Check(errors.Is(db.QueryRow("SELECT id FROM users WHERE name = ?", "cid").Scan(&id), sql.ErrNoRows), "no rows")
 
 	_, err := db.Exec("INSERT INTO users (name) VALUES ('ann')")
-	fails(err, "UNIQUE constraint failed: users.name")
+	Fails(err, "UNIQUE constraint failed: users.name")
 	_, err = db.Exec("SELECT * FROM missing")
-	fails(err, "no such table: missing")
+	Fails(err, "no such table: missing")
 }
 
 func transactions(db *sql.DB) {
@@ -121,11 +104,11 @@ func transactions(db *sql.DB) {
 		if err != nil && strings.Contains(err.Error(), "the transaction was aborted") {
 			return err
 		}
-		fails(err, "UNIQUE constraint failed")
+		Fails(err, "UNIQUE constraint failed")
 		_, err = tx.Exec("INSERT INTO users (name) VALUES (?)", "dan")
 		return err
 	})
-	check(kept == nil && count(db, "users") == 4, kept)
+	Check(kept == nil && count(db, "users") == 4, kept)
 
 	enough := errors.New("enough")
 	dropped := transact(db, func(tx *sql.Tx) error {
@@ -134,27 +117,27 @@ func transactions(db *sql.DB) {
 		}
 		return enough
 	})
-	check(errors.Is(dropped, enough) && count(db, "users") == 4, dropped)
+	Check(errors.Is(dropped, enough) && count(db, "users") == 4, dropped)
 }
 
 // A time is read from a column that is declared to hold one; it can be sent over HTTP only.
 func times(db *sql.DB) {
-	must(db.Exec("CREATE TABLE blobs (at DATETIME)"))
+	Must(db.Exec("CREATE TABLE blobs (at DATETIME)"))
 	at := time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC)
-	must(db.Exec("INSERT INTO blobs VALUES (?)", at))
+	Must(db.Exec("INSERT INTO blobs VALUES (?)", at))
 	var found time.Time
-	check(db.QueryRow("SELECT at FROM blobs").Scan(&found) == nil && found.Equal(at), found)
+	Check(db.QueryRow("SELECT at FROM blobs").Scan(&found) == nil && found.Equal(at), found)
 }
 
 // Several statements in one text, which the client sends as a batch; over HTTP only.
 func batches(db *sql.DB) {
-	must(db.Exec("CREATE TABLE log (x); INSERT INTO log VALUES (1); INSERT INTO log VALUES (2);"))
-	check(count(db, "log") == 2)
+	Must(db.Exec("CREATE TABLE log (x); INSERT INTO log VALUES (1); INSERT INTO log VALUES (2);"))
+	Check(count(db, "log") == 2)
 	_, err := db.Exec("BEGIN; INSERT INTO log VALUES (3); INSERT INTO missing VALUES (4); COMMIT;")
-	fails(err, "no such table: missing")
-	check(count(db, "log") == 2)
-	must(db.Exec("BEGIN; INSERT INTO log VALUES (3); INSERT INTO log VALUES (4); COMMIT;"))
-	check(count(db, "log") == 4)
+	Fails(err, "no such table: missing")
+	Check(count(db, "log") == 2)
+	Must(db.Exec("BEGIN; INSERT INTO log VALUES (3); INSERT INTO log VALUES (4); COMMIT;"))
+	Check(count(db, "log") == 4)
 }
 
 func main() {
@@ -163,7 +146,7 @@ func main() {
 	if len(os.Args) > 2 {
 		token = os.Args[2]
 		_, err := open(url, "quorate_0").Exec("SELECT 1")
-		fails(err, "wrong name, password or token")
+		Fails(err, "wrong name, password or token")
 	}
 	db := open(url, token)
 	values(db)
@@ -173,6 +156,6 @@ func main() {
 		batches(db)
 		times(db)
 	}
-	check(db.Close() == nil)
+	Check(db.Close() == nil)
 	fmt.Println("passed")
 }
