@@ -12,7 +12,7 @@ use bytes::Bytes;
 use quorate_consensus::ClusterId;
 use quorate_env::Env;
 use quorate_model::{Position, StoreFault};
-use quorate_sql::backup::{Backup, BackupFile};
+use quorate_sql::backup::{Backup, BackupFile, inspect};
 
 use crate::error::{ConnectError, Error};
 use crate::level::Level;
@@ -58,6 +58,14 @@ pub struct BackupInfo {
     pub bytes: u64,
 }
 
+impl BackupInfo {
+    fn of(file: PathBuf, backup: Backup) -> Self {
+        let Backup { identity, applied, bytes } = backup;
+        let position = Position { epoch: identity.epoch, group: identity.group, index: applied.index() };
+        Self { file, cluster: ClusterId(identity.cluster), position, bytes }
+    }
+}
+
 /// The error of a backup.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -101,6 +109,21 @@ impl fmt::Debug for BackupOptions {
     }
 }
 
+/// Checks a whole backup, as [`restore`](crate::restore()) does before it uses one: its checksum, its position, and the
+/// database by SQLite.
+///
+/// # Errors
+///
+/// Returns [`BackupError::File`] if the file is not a backup, is damaged, or can't be read.
+pub async fn check(env: &Env, file: impl AsRef<Path>) -> Result<BackupInfo, BackupError> {
+    let (disk, path) = (Arc::clone(env.disk()), file.as_ref().to_path_buf());
+    let info = move || {
+        let found = inspect(disk.as_ref(), &path)?;
+        Ok(BackupInfo::of(path, found))
+    };
+    blocking(env, info).await
+}
+
 /// A backup that is being written, and that reports its progress.
 pub(crate) struct Sink {
     file: BackupFile,
@@ -139,9 +162,8 @@ impl Sink {
     /// Verifies the file and renames it to its final name.
     pub(crate) async fn finish(self, env: &Env) -> Result<BackupInfo, BackupError> {
         let Self { file, path, .. } = self;
-        let Backup { identity, applied, bytes } = blocking(env, move || Ok(file.finish()?)).await?;
-        let position = Position { epoch: identity.epoch, group: identity.group, index: applied.index() };
-        Ok(BackupInfo { file: path, cluster: ClusterId(identity.cluster), position, bytes })
+        let backup = blocking(env, move || Ok(file.finish()?)).await?;
+        Ok(BackupInfo::of(path, backup))
     }
 }
 

@@ -19,6 +19,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("quorate-sql", &["quorate-env", "quorate-model", "quorate-apply"]),
     ("quorate-consensus", &["quorate-env", "quorate-model", "quorate-wal", "quorate-wire"]),
     ("quorate", LIBRARY_FLOORS),
+    ("quorate-backup", &["quorate-env", "quorate"]),
     ("quorate-http", ABOVE_LIBRARY),
     ("quorate-server", SERVER),
     ("quorate-import", &["quorate-env", "quorate"]),
@@ -43,13 +44,15 @@ const LIBRARY_FLOORS: &[&str] = &[
     "quorate-derive",
 ];
 const ABOVE_LIBRARY: &[&str] = &["quorate-env", "quorate-model", "quorate-tls", "quorate-wire", "quorate"];
-const SERVER: &[&str] = &["quorate-env", "quorate-model", "quorate-tls", "quorate-wire", "quorate", "quorate-http"];
+const SERVER: &[&str] =
+    &["quorate-env", "quorate-model", "quorate-tls", "quorate-wire", "quorate", "quorate-backup", "quorate-http"];
 const BINARY: &[&str] = &[
     "quorate-env",
     "quorate-model",
     "quorate-tls",
     "quorate-wire",
     "quorate",
+    "quorate-backup",
     "quorate-http",
     "quorate-server",
     "quorate-import",

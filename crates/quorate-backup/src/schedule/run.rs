@@ -1,0 +1,256 @@
+//! Runs a plan beside a node.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use quorate::admin::Admin;
+use quorate::types::ClusterId;
+use quorate::{Level, Observer};
+use quorate_env::{Env, Instant, lock, sleep, timeout};
+
+use super::{ATTEMPTS_MAX, Last, Plan, State, WINDOW_MAX};
+use crate::backups::{self, Claim, Made, NANOS, Options, blocking, env};
+use crate::error::Error;
+use crate::store::Store;
+
+/// The longest sleep: the wall clock may jump meanwhile.
+const SLEEP_MAX: Duration = Duration::from_secs(10);
+/// How often a node looks whether it leads, once a time has come.
+const LEAD_POLL: Duration = Duration::from_secs(1);
+/// The pause after an attempt that failed, and while another node makes the backup.
+const RETRY_PAUSE: Duration = Duration::from_secs(30);
+/// How long the removal of a claim may take when the node stops.
+const RELEASE_MAX: Duration = Duration::from_secs(3);
+/// The most bytes of a claim.
+const CLAIM_BYTES_MAX: u64 = 1024;
+
+/// Makes backups as planned, until `stop` is ready or the node ends. A failure is logged and seen in `state`.
+pub async fn run(plan: Plan, observer: Observer, admin: Admin, state: Arc<State>, stop: impl Future<Output = ()>) {
+    let env = env();
+    let mark = format!("{:016x}", env.rng().next_u64());
+    let runner = Runner { plan, observer, admin, state, env, mark, held: Mutex::default() };
+    tokio::select! {
+        () = runner.run() => {}
+        () = stop => {}
+    }
+    runner.release().await;
+}
+
+struct Runner {
+    plan: Plan,
+    observer: Observer,
+    admin: Admin,
+    state: Arc<State>,
+    env: Env,
+    /// Tells the claims of this process from those of others.
+    mark: String,
+    /// The claim that this node holds.
+    held: Mutex<Option<(Store, Claim)>>,
+}
+
+/// The node as it sees itself.
+struct Place {
+    name: String,
+    cluster: ClusterId,
+    leads: bool,
+}
+
+/// The result of an attempt.
+enum Attempt {
+    Made(Made),
+    /// The backup of this time is there.
+    There,
+    /// Another node makes it, or has died while it did.
+    Claimed,
+}
+
+impl Runner {
+    async fn run(&self) {
+        if let Err(error) = self.clear_scratch().await {
+            tracing::warn!(event = "backup_scratch", %error, "cannot empty the directory for copies");
+        }
+        self.look(true).await;
+        let mut after = self.now();
+        loop {
+            let Some(due) = self.plan.schedule.next_after(after) else {
+                let schedule = &self.plan.schedule;
+                tracing::warn!(event = "backup_schedule", %schedule, "the schedule has no more times");
+                return std::future::pending().await;
+            };
+            self.state.change(|seen| seen.next = Some(due));
+            while self.now() < due {
+                sleep(self.until(due).min(SLEEP_MAX)).await;
+            }
+            if !self.at(due).await {
+                return;
+            }
+            after = self.now().max(due);
+        }
+    }
+
+    /// Sees that the backup of a time is made, within its window. Returns `false` if the node has ended.
+    async fn at(&self, due: u64) -> bool {
+        let next = self.plan.schedule.next_after(due).unwrap_or(u64::MAX);
+        let end = next.min(due.saturating_add(WINDOW_MAX.as_secs()));
+        let mut failures = 0;
+        loop {
+            let Some(place) = self.place().await else { return false };
+            let mut pause = LEAD_POLL;
+            if place.leads {
+                pause = RETRY_PAUSE;
+                match self.attempt(due, &place).await {
+                    Ok(Attempt::Made(_) | Attempt::There) => return true,
+                    Ok(Attempt::Claimed) => {}
+                    Err(error) => {
+                        failures += 1;
+                        let is_last = failures >= ATTEMPTS_MAX || !error.is_retryable();
+                        self.failed(due, &error, is_last);
+                        if is_last {
+                            return true;
+                        }
+                    }
+                }
+            }
+            if self.until(end).is_zero() {
+                break;
+            }
+            sleep(pause.min(self.until(end))).await;
+        }
+        self.look(false).await;
+        true
+    }
+
+    async fn attempt(&self, due: u64, place: &Place) -> Result<Attempt, Error> {
+        let begun = Instant::now();
+        let store = self.plan.open()?;
+        if !self.claim(&store, due, place).await? {
+            return Ok(Attempt::Claimed);
+        }
+        let attempt = self.make(&store, due, place).await;
+        self.release().await;
+        if let Ok(Attempt::Made(made)) = &attempt {
+            let seconds = begun.elapsed().as_secs_f64();
+            let (name, bytes, database_bytes) = (made.name, made.bytes, made.database_bytes);
+            let position = made.position();
+            tracing::info!(
+                event = "backup", %name, bytes, database_bytes, %position, seconds, location = %self.plan.location,
+                "made a backup"
+            );
+            self.prune(&store).await;
+        }
+        attempt
+    }
+
+    /// Makes the backup of a time, which this node has claimed, unless it is there.
+    async fn make(&self, store: &Store, due: u64, place: &Place) -> Result<Attempt, Error> {
+        let there = backups::list(store).await?;
+        let there = there.into_iter().find(|found| found.name.time() == due && found.name.cluster == place.cluster);
+        if let Some(found) = there {
+            let last = Some(Last { name: found.name, bytes: found.bytes });
+            self.state.change(|seen| seen.last = last);
+            return Ok(Attempt::There);
+        }
+        let (encryption, scratch) = (self.plan.encryption.clone(), self.plan.scratch.clone());
+        let options = Options { encryption, level: Level::Linearizable, scratch, time: Some(due), progress: None };
+        let made = backups::make(&self.admin, store, &options).await?;
+        let last = Some(Last { name: made.name, bytes: made.bytes });
+        self.state.change(|seen| (seen.last, seen.error) = (last, None));
+        Ok(Attempt::Made(made))
+    }
+
+    /// Claims a time. Returns `false` if another node has claimed it.
+    async fn claim(&self, store: &Store, due: u64, place: &Place) -> Result<bool, Error> {
+        let claim = Claim { time: due, cluster: place.cluster };
+        let name = claim.to_string();
+        let content = format!("{} {}\n", place.name, self.mark);
+        if !store.put_new(&name, content.clone().into()).await? {
+            // The answer to an earlier request may have been lost.
+            let mut found = match store.download(&name).await {
+                Err(Error::Missing { .. }) => return Ok(false),
+                found => found?,
+            };
+            let is_own = found.bytes() <= CLAIM_BYTES_MAX && found.next().await?.is_some_and(|text| text == content);
+            if !is_own {
+                return Ok(false);
+            }
+        }
+        *lock(&self.held) = Some((store.clone(), claim));
+        Ok(true)
+    }
+
+    /// Removes the claim that this node holds, if it holds one.
+    async fn release(&self) {
+        let Some((store, claim)) = lock(&self.held).take() else { return };
+        let name = claim.to_string();
+        if let Ok(Err(error)) = timeout(RELEASE_MAX, store.delete(&name)).await {
+            tracing::warn!(event = "backup_claim", %name, %error, "cannot remove a claim; it is removed after a day");
+        }
+    }
+
+    async fn prune(&self, store: &Store) {
+        match backups::prune(store, self.plan.keep).await {
+            Ok(gone) if gone.is_empty() => {}
+            Ok(gone) => tracing::info!(event = "backups_pruned", count = gone.len(), "deleted old backups"),
+            Err(error) => tracing::warn!(event = "backups_not_pruned", %error, "cannot delete old backups"),
+        }
+    }
+
+    fn failed(&self, due: u64, error: &Error, is_last: bool) {
+        let time = backups::time_text(due);
+        self.state.change(|seen| {
+            seen.failures = seen.failures.saturating_add(1);
+            seen.error = Some(error.to_string());
+        });
+        if is_last {
+            tracing::error!(event = "backup_failed", %error, time, "no backup was made");
+        } else {
+            tracing::warn!(event = "backup_failed", %error, time, "cannot make a backup; will try again");
+        }
+    }
+
+    /// Looks which backup is the newest in the store.
+    async fn look(&self, says_why_not: bool) {
+        let look = async {
+            let Some(place) = self.place().await else { return Ok(()) };
+            let found = backups::list(&self.plan.open()?).await?;
+            let found = found.into_iter().rfind(|found| found.name.cluster == place.cluster);
+            if let Some(found) = found {
+                self.state.change(|seen| seen.last = Some(Last { name: found.name, bytes: found.bytes }));
+            }
+            Ok::<_, Error>(())
+        };
+        if let Err(error) = look.await
+            && says_why_not
+        {
+            tracing::warn!(event = "backups_unseen", %error, "cannot look for backups");
+        }
+    }
+
+    /// Returns how the node sees itself; `None` once it has ended.
+    async fn place(&self) -> Option<Place> {
+        let observer = self.observer.clone();
+        let (status, _) = self.env.blocking(move || observer.status()).await??;
+        Some(Place { leads: status.leader == Some(status.node), name: status.name, cluster: status.cluster })
+    }
+
+    async fn clear_scratch(&self) -> Result<(), Error> {
+        let (disk, path) = (Arc::clone(self.env.disk()), self.plan.scratch.clone());
+        let clear = move || {
+            if disk.exists(&path)? {
+                disk.remove_dir_all(&path)?;
+            }
+            disk.create_dir_all(&path)
+        };
+        let path = self.plan.scratch.clone();
+        blocking(&self.env, move || clear().map_err(Error::disk(&path))).await
+    }
+
+    fn now(&self) -> u64 {
+        self.env.unix_nanos() / NANOS
+    }
+
+    /// Returns the time until a time of the wall clock.
+    fn until(&self, time: u64) -> Duration {
+        Duration::from_nanos(time.saturating_mul(NANOS).saturating_sub(self.env.unix_nanos()))
+    }
+}

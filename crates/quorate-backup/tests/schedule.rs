@@ -1,0 +1,87 @@
+//! Scheduled backups of a real node into a directory.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "tests of real files, which stop at the first surprise"
+)]
+
+mod common;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::{Place, names, wait_until};
+use quorate_backup::backups::{self, Encryption, Keep, Keys, Name};
+use quorate_backup::schedule::{Plan, State, run};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+struct Running {
+    state: Arc<State>,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+fn start(place: &Place, schedule: &str, keep: Keep) -> Running {
+    let plan = Plan {
+        location: place.location(),
+        credentials: None,
+        schedule: schedule.parse().unwrap(),
+        keep,
+        encryption: Encryption::None,
+        scratch: place.path("scratch"),
+    };
+    let (state, (stop, stopped)) = (Arc::<State>::default(), oneshot::channel());
+    let stopped = async { drop(stopped.await) };
+    let running = run(plan, place.node.observer(), place.node.admin(), Arc::clone(&state), stopped);
+    Running { state, stop, task: tokio::spawn(running) }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn backups_are_made_and_pruned() {
+    let place = Place::start(1).await;
+    let store = place.store();
+    let keep = Keep { lasting: None, at_least: 2 };
+    // Two that run the same plan make each backup once.
+    let running = [start(&place, "* * * * * *", keep), start(&place, "* * * * * *", keep)];
+    let mut seen = std::collections::BTreeSet::new();
+    wait_until("five backups", || {
+        seen.extend(names(&store).into_iter().filter(|name| name.parse::<Name>().is_ok()));
+        seen.len() >= 5
+    })
+    .await;
+    for running in running {
+        running.stop.send(()).unwrap();
+        running.task.await.unwrap();
+        let found = running.state.seen();
+        assert_eq!((found.failures, found.error), (0, None));
+        assert!(found.last.is_some() && found.next.is_some());
+    }
+    let mut times: Vec<u64> = seen.iter().map(|name| name.parse::<Name>().unwrap().time()).collect();
+    times.dedup();
+    assert_eq!(times.len(), seen.len(), "one backup for each time: {seen:?}");
+    let left = names(&store);
+    assert!(left.len() <= 3 && left.iter().all(|name| name.parse::<Name>().is_ok()), "no claims: {left:?}");
+    let latest = backups::latest(&store).await.unwrap();
+    backups::fetch(&store, &latest.name, Keys::none(), place.path("a.db")).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failures_are_seen_and_do_not_end_the_schedule() {
+    let place = Place::start(1).await;
+    let (there, away) = (place.path("store"), place.path("away"));
+    std::fs::rename(&there, &away).unwrap();
+    let running = start(&place, "* * * * * *", Keep { lasting: Some(Duration::from_secs(3_600)), at_least: 0 });
+    wait_until("two failures", || running.state.seen().failures >= 2).await;
+    let error = running.state.seen().error.unwrap();
+    assert!(error.contains("does not exist; create it"), "{error}");
+    std::fs::rename(&away, &there).unwrap();
+    wait_until("a backup", || running.state.seen().last.is_some()).await;
+    assert_eq!(running.state.seen().error, None);
+    running.stop.send(()).unwrap();
+    running.task.await.unwrap();
+    let left = names(&place.store());
+    assert!(left.iter().all(|name| name.parse::<Name>().is_ok()), "no claims: {left:?}");
+}
