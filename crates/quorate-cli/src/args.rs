@@ -3,6 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::backup::BackupArgs;
+use crate::backups::BackupsArgs;
 use crate::completions::CompletionsArgs;
 use crate::dev::DevArgs;
 use crate::doctor::DoctorArgs;
@@ -42,8 +43,10 @@ pub enum Command {
     Migrate(MigrateArgs),
     /// Show the members of a cluster: the leader, the lag, and the sizes of log and database
     Status(StatusArgs),
-    /// Copy the live database to a plain SQLite file
+    /// Copy the live database to a plain SQLite file, or to an object store
     Backup(BackupArgs),
+    /// List and delete the backups in an object store: list, prune
+    Backups(BackupsArgs),
     /// Create a cluster from a backup
     Restore(RestoreArgs),
     /// List and change the members of a cluster: list, add, remove, replace, transfer

@@ -16,6 +16,7 @@
 mod access;
 mod args;
 mod backup;
+mod backups;
 mod client;
 mod cluster_file;
 mod completions;
@@ -67,6 +68,7 @@ async fn main() -> ExitCode {
         },
         Command::Status(args) => status::run(args).await,
         Command::Backup(args) => backup::run(args).await,
+        Command::Backups(args) => backups::run(args).await,
         Command::Restore(args) => restore::run(args).await,
         Command::Migrate(args) => migrate::run(args).await,
         Command::Members(args) => members::run(args).await,

@@ -8,10 +8,14 @@ use quorate::{
     Config,
     restore::{Restoration, RestoreError, RestoreOptions},
 };
+use quorate_backup::backups::{self, Keys, Name};
+use quorate_backup::store::{Location, Store};
+use quorate_env::Env;
 use quorate_shell::format::size;
 
+use crate::backups::StoreArgs;
 use crate::dev::Layout;
-use crate::error::{Error, Result};
+use crate::error::{Context as _, Error, Result};
 use crate::options::DATA_DIR;
 use crate::{output, settings};
 
@@ -19,6 +23,8 @@ const EXAMPLE: &str = "\
 Example:
   quorate restore monday.db                      into the stopped or new cluster of `quorate dev`
   quorate restore monday.db --config node.toml   into the data directory of that configuration
+  quorate restore 's3://my-bucket/quorate?region=eu-central-1' --latest --identity key.txt --config node.toml
+  quorate restore file:///mnt/backups/20261127T020000Z-00000000000000000000000000c0ffee-1.1.57.db.zst
 
 The node is then the first voter of a new epoch. The other members of its configuration join it when they are started
 with empty data directories; `quorate dev` does that by itself. No cluster may be running at the addresses of the
@@ -37,12 +43,27 @@ pub struct RestoreArgs {
     /// Move existing data aside, into `replaced-...` in each data directory
     #[arg(long)]
     pub replace: bool,
-    /// FILE is a SQLite database, but not a backup of Quorate
+    /// The file is a SQLite database, but not a backup of Quorate
     #[arg(long)]
     pub plain: bool,
-    /// The backup
-    #[arg(value_name = "FILE")]
-    pub file: PathBuf,
+    /// Restore the newest backup at the URL, which names a place and not an object
+    #[arg(long)]
+    pub latest: bool,
+    /// Decrypt with the identities of age in this file; can be given more than once
+    #[arg(long, value_name = "FILE")]
+    pub identity: Vec<PathBuf>,
+    /// Decrypt with the passphrase in this file
+    #[arg(long, value_name = "FILE")]
+    pub passphrase_file: Option<PathBuf>,
+    /// Where a backup is downloaded to [default: the directory for temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub scratch: Option<PathBuf>,
+    /// The store.
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// The backup: a file, the URL of an object in a store, or, with --latest, the URL of a place there
+    #[arg(value_name = "SOURCE")]
+    pub source: PathBuf,
 }
 
 /// Runs the command.
@@ -53,9 +74,68 @@ pub async fn run(args: &RestoreArgs) -> Result<()> {
         None => Place::of_dev(&args.data_dir)?,
     };
     let options = RestoreOptions { replace: args.replace, others: place.others.clone(), plain: args.plain };
-    let restored = quorate::restore(&args.file, &place.config, &options).await;
+    let fetched = match args.source.to_str().filter(|text| Location::is_url(text)) {
+        Some(url) => Some(fetch(args, url).await?),
+        None if args.latest || !args.identity.is_empty() || args.passphrase_file.is_some() => {
+            return Err(Error::new("--latest, --identity and --passphrase-file need a URL, such as file:///directory"));
+        }
+        None => None,
+    };
+    let file = fetched.as_ref().map_or(&args.source, |fetched| &fetched.file);
+    let restored = quorate::restore(file, &place.config, &options).await;
+    drop(fetched);
     let restored = restored.map_err(|error| failure(error, args.plain))?;
     output::print(&place.text(&restored, begun.elapsed().as_secs_f64()))
+}
+
+/// A backup that was fetched, in a directory that is removed when this is dropped.
+struct Fetched {
+    dir: PathBuf,
+    file: PathBuf,
+}
+
+impl Drop for Fetched {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.dir) {
+            eprintln!("quorate: {} stays: {error}", self.dir.display());
+        }
+    }
+}
+
+/// Fetches the backup that the arguments name.
+async fn fetch(args: &RestoreArgs, url: &str) -> Result<Fetched> {
+    if args.plain {
+        return Err(Error::new("--plain needs a file: what `quorate backup` writes to a store is never plain"));
+    }
+    let mut keys = Keys::none();
+    for file in &args.identity {
+        keys = keys.with_identity_file(file).map_err(Error::of)?;
+    }
+    if let Some(file) = &args.passphrase_file {
+        keys = keys.with_passphrase_file(file).map_err(Error::of)?;
+    }
+    let (store, name) = find(args, url).await.map_err(Error::of)?;
+    let env = Env::real();
+    let name_of_dir = format!("quorate-restore-{}-{:016x}", std::process::id(), env.rng().next_u64());
+    let dir = args.scratch.clone().unwrap_or_else(std::env::temp_dir).join(name_of_dir);
+    // For the owner of this process only.
+    env.disk().create_dir_all(&dir).context(|| format!("cannot create the directory {}", dir.display()))?;
+    let fetched = Fetched { file: dir.join("backup.db"), dir };
+    backups::fetch(&store, &name, keys, &fetched.file).await.map_err(Error::of)?;
+    Ok(fetched)
+}
+
+async fn find(args: &RestoreArgs, url: &str) -> Result<(Store, Name), quorate_backup::Error> {
+    let location: Location = url.parse()?;
+    let credentials = args.store.credentials_file.as_deref();
+    if args.latest {
+        let store = Store::open(&location, credentials)?;
+        let latest = backups::latest(&store).await?;
+        return Ok((store, latest.name));
+    }
+    let (location, name) = location.split()?;
+    let name = name.parse()?;
+    Ok((Store::open(&location, credentials)?, name))
 }
 
 /// Where a backup is restored to.

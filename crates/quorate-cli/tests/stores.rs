@@ -1,0 +1,175 @@
+//! Backups in stores, on real processes: to a directory, and to a stand-in for S3, which `.ci/stores` installs. Without
+//! it the test of S3 is skipped, with a message; in CI it fails.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    clippy::print_stderr,
+    reason = "tests run real processes and stop at the first surprise"
+)]
+
+mod support;
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::Signal;
+use serde_json::Value;
+use support::servers::free_ports;
+use support::{Dev, failed, quorate, succeeded, wait_until};
+use tempfile::TempDir;
+
+/// An identity of age, and its recipient. They protect nothing.
+const IDENTITY: &str = "AGE-SECRET-KEY-1GFPYYSJZGFPYYSJZGFPYYSJZGFPYYSJZGFPYYSJZGFPYYSJZGFPQ4EGAEX";
+const RECIPIENT: &str = "age1zvkyg2lqzraa2lnjvqej32nkuu0ues2s82hzrye869xeexvn73equnujwj";
+
+const BUCKET: &str = "quorate-tests";
+const SECRET: &str = "hush-hush";
+
+/// The stand-in for S3, as a process.
+struct Moto {
+    process: Child,
+    port: u16,
+}
+
+impl Moto {
+    /// Starts it with a bucket; `None` if it is not installed.
+    fn start() -> Option<Self> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+        let installed = std::env::var_os("QUORATE_STORES").map_or_else(|| target.join("stores"), PathBuf::from);
+        let program = installed.join("bin/moto_server");
+        if !program.exists() {
+            assert!(std::env::var_os("CI").is_none(), "{} is missing: run .ci/stores", program.display());
+            eprintln!("skipped: the stand-in for S3 is not installed; .ci/stores installs it");
+            return None;
+        }
+        let port = free_ports(1)[0];
+        let mut command = Command::new(program);
+        command.args(["-H", "127.0.0.1", "-p", &port.to_string()]).stdout(Stdio::null()).stderr(Stdio::null());
+        let moto = Self { process: command.spawn().unwrap(), port };
+        wait_until("the stand-in for S3", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+        let created = http(port, &format!("PUT /{BUCKET} HTTP/1.1"), "content-length: 0\r\n");
+        assert!(created.starts_with("HTTP/1.1 200"), "{created}");
+        Some(moto)
+    }
+
+    fn url(&self, bucket: &str) -> String {
+        format!("s3://{bucket}/nightly?endpoint=http://127.0.0.1:{}&region=us-east-1", self.port)
+    }
+}
+
+impl Drop for Moto {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Sends a request, and returns the whole answer.
+fn http(port: u16, request: &str, headers: &str) -> String {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    write!(stream, "{request}\r\nhost: 127.0.0.1\r\nconnection: close\r\n{headers}\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// A directory with keys and credentials.
+struct Kit {
+    dir: TempDir,
+}
+
+impl Kit {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("identity"), format!("{IDENTITY}\n")).unwrap();
+        let credentials = format!("# of nobody\nAWS_ACCESS_KEY_ID=someone\nAWS_SECRET_ACCESS_KEY={SECRET}\n");
+        std::fs::write(dir.path().join("credentials"), credentials).unwrap();
+        Self { dir }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.dir.path().join(name).to_str().unwrap().to_owned()
+    }
+}
+
+/// Backs a cluster up, encrypted; destroys all of its data; and restores it.
+fn lose_all_and_restore(url: &str, credentials: &[&str], kit: &Kit, rows: usize) {
+    let dev = Dev::start(3);
+    succeeded(&dev.sql(&[], "CREATE TABLE kept (noise BLOB)"));
+    succeeded(&dev.sql(&[], &vec!["INSERT INTO kept VALUES (randomblob(900000))"; rows].join(";")));
+    let backup = ["backup", "--data-dir", dev.path(), "--recipient", RECIPIENT, url];
+    let said = succeeded(&quorate(&[&backup, credentials].concat()));
+    assert!(said.contains(".db.zst.age: ") && said.contains("verified, encrypted"), "{said}");
+
+    let list = ["backups", "list", "--json", url];
+    let listed: Value = serde_json::from_str(&succeeded(&quorate(&[&list, credentials].concat()))).unwrap();
+    let [found] = listed.as_array().unwrap().as_slice() else { panic!("{listed}") };
+    assert!(said.starts_with(found["name"].as_str().unwrap()) && found["encrypted"] == true, "{listed}");
+
+    let (_, dir) = dev.end(Signal::INT);
+    for item in std::fs::read_dir(dir.path()).unwrap() {
+        let path = item.unwrap().path();
+        if path.is_dir() { std::fs::remove_dir_all(path).unwrap() } else { std::fs::remove_file(path).unwrap() }
+    }
+    let restore = ["restore", "--latest", "--data-dir", dir.path().to_str().unwrap(), url];
+    let locked = failed(&quorate(&[&restore, credentials].concat()));
+    assert!(locked.contains("give --identity"), "{locked}");
+    let identity = kit.path("identity");
+    let restored = succeeded(&quorate(&[&restore, credentials, &["--identity", &identity]].concat()));
+    assert!(restored.contains("epoch 2 of the new cluster"), "{restored}");
+
+    let dev = Dev::start_in(dir, &[]);
+    for id in dev.ids() {
+        let expected = format!("{rows},{}", rows * 900_000);
+        assert_eq!(dev.value(Some(id), "SELECT count(*), sum(length(noise)) FROM kept"), expected);
+    }
+}
+
+#[test]
+fn a_lost_cluster_is_restored_from_s3() {
+    let Some(moto) = Moto::start() else { return };
+    let kit = Kit::new();
+    let file = kit.path("credentials");
+    // So large that it goes in several parts.
+    lose_all_and_restore(&moto.url(BUCKET), &["--credentials-file", &file], &kit, 40);
+
+    let absent = failed(&quorate(&["backups", "list", &moto.url("no-such-bucket"), "--credentials-file", &file]));
+    assert!(absent.contains("NoSuchBucket") && !absent.contains(SECRET), "{absent}");
+    let pruned =
+        succeeded(&quorate(&["backups", "prune", &moto.url(BUCKET), "--credentials-file", &file, "--keep-for", "0s"]));
+    assert_eq!(pruned, "nothing to delete\n", "the newest stays");
+}
+
+#[test]
+fn a_lost_cluster_is_restored_from_a_directory() {
+    let kit = Kit::new();
+    let store = kit.path("store");
+    let url = format!("file://{store}");
+    let missing = failed(&quorate(&["backups", "list", &url]));
+    assert!(missing.contains("the directory does not exist; create it"), "{missing}");
+    std::fs::create_dir(&store).unwrap();
+    let empty = failed(&quorate(&["restore", &url, "--latest", "--data-dir", &kit.path("data")]));
+    assert!(empty.contains("holds no backup; check the prefix"), "{empty}");
+    lose_all_and_restore(&url, &[], &kit, 3);
+
+    let plain = failed(&quorate(&["backup", "--recipient", RECIPIENT, &kit.path("plain.db")]));
+    assert!(plain.contains("a plain file is not encrypted"), "{plain}");
+    let wrong = failed(&quorate(&["restore", &format!("{url}/monday.db"), "--data-dir", &kit.path("data")]));
+    assert!(wrong.contains("'monday.db' is not the name of a backup"), "{wrong}");
+    let object = std::fs::read_dir(&store).unwrap().next().unwrap().unwrap().path();
+    let mut bytes = std::fs::read(&object).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&object, bytes).unwrap();
+    let object = format!("file://{}", object.display());
+    let args = ["restore", &object, "--identity", &kit.path("identity"), "--data-dir", &kit.path("data")];
+    let damaged = failed(&quorate(&args));
+    assert!(damaged.contains("is damaged") && damaged.contains("use another backup"), "{damaged}");
+}
