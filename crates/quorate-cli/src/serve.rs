@@ -1,13 +1,18 @@
 //! `quorate serve`: runs one node in this process until it is asked to stop.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Args;
 use quorate::{Ended, Node, config, config::ConfigError, types::StoreFault};
+use quorate_backup::schedule::{self, Plan, State};
 use quorate_http::Options;
+use quorate_server::http::HttpServer;
 use quorate_server::{ServerConfig, http};
 use rustix::fs::Mode;
 use rustix::process::umask;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 use crate::error::{Context as _, Error, Result};
 use crate::output::print;
@@ -42,6 +47,7 @@ pub async fn run(args: &ServeArgs) -> Result<()> {
         return print(&config::print(&config, |key| sources.origin(key)));
     }
     config.check_exposed().map_err(|error| unusable(error, args.config.is_some()))?;
+    let plan = config.backup.plan(&config.node.data_dir).context(|| "[backup] in the configuration")?;
     log::begin(config.log)?;
     let mut stop = Stop::take(args.until_stdin_closes)?;
     // SQLite creates some files itself, with the permissions that the umask allows.
@@ -67,11 +73,15 @@ pub async fn run(args: &ServeArgs) -> Result<()> {
             http.open_doors(&node, node.sql(), Options::default().with_insecure(config.insecure));
         }
     }
+    let backups = plan.map(|plan| Backups::start(plan, &node, http.as_ref()));
     let ended = tokio::select! {
         ended = node.ended() => Some(ended),
         () = stop.requested() => None,
     };
     stop::end_soon("its consensus, its database, or a read");
+    if let Some(backups) = backups {
+        backups.stop().await;
+    }
     // If the store is stuck, `stop` would wait for it, while the other nodes wait for the restart of this one.
     if !matches!(ended, Some(Ended::Store(StoreFault::Stuck(_)))) {
         node.stop().await;
@@ -80,6 +90,33 @@ pub async fn run(args: &ServeArgs) -> Result<()> {
         http.stop().await;
     }
     ended.map_or(Ok(()), |ended| Err(Error::caused(format!("the node has ended: {ended}"), ended)))
+}
+
+/// The scheduled backups of this node, which run beside it.
+struct Backups {
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+impl Backups {
+    fn start(plan: Plan, node: &Node, http: Option<&HttpServer>) -> Self {
+        let state = Arc::<State>::default();
+        if let Some(http) = http {
+            http.show_backups(Arc::clone(&state));
+        }
+        let (stop, stopped) = oneshot::channel();
+        // The sender is not dropped before the node stops.
+        let stopped = async { drop(stopped.await) };
+        let task = tokio::spawn(schedule::run(plan, node.observer(), node.admin(), state, stopped));
+        Self { stop, task }
+    }
+
+    /// Gives a backup up that is being made, so that another node can make it.
+    async fn stop(self) {
+        // The task has ended if the node has.
+        let _ = self.stop.send(());
+        let _ = self.task.await;
+    }
 }
 
 /// Explains why no node can start with the configuration, and what to do if none was given.

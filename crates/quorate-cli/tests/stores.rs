@@ -13,6 +13,7 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -20,7 +21,7 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::Signal;
 use serde_json::Value;
-use support::servers::free_ports;
+use support::servers::{Servers, free_ports};
 use support::{Dev, failed, quorate, succeeded, wait_until};
 use tempfile::TempDir;
 
@@ -172,4 +173,71 @@ fn a_lost_cluster_is_restored_from_a_directory() {
     let args = ["restore", &object, "--identity", &kit.path("identity"), "--data-dir", &kit.path("data")];
     let damaged = failed(&quorate(&args));
     assert!(damaged.contains("is damaged") && damaged.contains("use another backup"), "{damaged}");
+}
+
+#[test]
+fn servers_make_backups_on_a_schedule() {
+    let mut servers = Servers::init(3);
+    let store = servers.dir.path().join("store");
+    std::fs::create_dir(&store).unwrap();
+    let names = ["a", "b", "c"];
+    for name in names {
+        servers.configure(name, "http.tls", "false");
+        servers.configure(name, "backup.url", "\"store\"");
+        servers.configure(name, "backup.schedule", "\"* * * * * *\"");
+        servers.configure(name, "backup.keep_for", "\"1 s\"");
+        servers.configure(name, "backup.keep_min", "2");
+        servers.configure(name, "backup.recipients", &format!("[\"{RECIPIENT}\"]"));
+    }
+    names.iter().for_each(|name| servers.serve(name));
+    assert_eq!(servers.value("CREATE TABLE kept (x); INSERT INTO kept VALUES (7); SELECT x FROM kept"), "7");
+
+    let is_backup = |name: &String| name.ends_with(".db.zst.age");
+    let (mut seen, mut most) = (BTreeSet::new(), 0);
+    wait_until("five backups", || {
+        let there: Vec<String> = objects(&store).into_iter().filter(is_backup).collect();
+        most = most.max(there.len());
+        seen.extend(there);
+        seen.len() >= 5
+    });
+    let times: BTreeSet<&str> = seen.iter().map(|name| &name[..16]).collect();
+    assert_eq!(times.len(), seen.len(), "no time has two: {seen:?}");
+    assert!(most <= 5, "old ones are deleted: {most}");
+    let made: Vec<&str> = names.into_iter().filter(|name| servers.said(name).contains("event=\"backup\"")).collect();
+    assert!(!made.is_empty(), "{}", servers.said("a"));
+    check_pages(&servers, made[0]);
+
+    for name in names {
+        assert!(servers.stop(name, Signal::TERM).success(), "{}", servers.said(name));
+    }
+    let left = objects(&store);
+    assert!(left.iter().all(is_backup), "no claims are left: {left:?}");
+}
+
+fn objects(store: &Path) -> Vec<String> {
+    let items = std::fs::read_dir(store).unwrap().map(|item| item.unwrap().file_name().into_string().unwrap());
+    // The stand-in of the file system: what is being written.
+    items.filter(|name| !name.contains('#')).collect()
+}
+
+/// Checks what the HTTP port of a server that has made a backup tells of it.
+fn check_pages(servers: &Servers, name: &str) {
+    let config = std::fs::read_to_string(servers.config(name)).unwrap();
+    let listen = config.lines().find_map(|line| line.strip_prefix("http.listen = ")).unwrap();
+    let port = listen.trim_matches('"').rsplit_once(':').unwrap().1.parse().unwrap();
+    let login = format!("authorization: Bearer {}\r\n", servers.token);
+    let status = http(port, "GET /status HTTP/1.1", &login);
+    let status: Value = serde_json::from_str(status.split_once("\r\n\r\n").unwrap().1).unwrap();
+    assert!(status["backup"]["last"].as_str().unwrap().ends_with(".db.zst.age"), "{status}");
+    assert_eq!((&status["backup"]["failures"], &status["backup"]["error"]), (&0.into(), &Value::Null));
+    let metrics = http(port, "GET /metrics HTTP/1.1", &login);
+    let at = status["backup"]["last_at"].as_u64().unwrap();
+    let sample = |name: &str| metrics.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
+    assert!(sample("quorate_backup_last_success_timestamp_seconds").unwrap() as u64 >= at, "{metrics}");
+    assert_eq!(sample("quorate_backup_failures_total"), Some(0.0));
+    let said = servers.said(name);
+    let line = said.lines().find(|line| line.contains("event=\"backup\"")).unwrap();
+    for part in ["name=", "bytes=", "position=1.1.", "seconds=", "store"] {
+        assert!(line.contains(part), "{part}: {line}");
+    }
 }

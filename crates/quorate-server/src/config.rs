@@ -13,6 +13,10 @@
 use quorate::config::{Given, Key, Schema, Wrong};
 use quorate::{Config, TlsConfig, config::ConfigError};
 
+mod backup;
+
+pub use backup::BackupConfig;
+
 /// The configuration of a server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerConfig {
@@ -28,6 +32,8 @@ pub struct ServerConfig {
     pub insecure: bool,
     /// The configuration of its log.
     pub log: LogConfig,
+    /// Its scheduled backups.
+    pub backup: BackupConfig,
 }
 
 impl Default for ServerConfig {
@@ -39,6 +45,7 @@ impl Default for ServerConfig {
             http_tls: true,
             insecure: false,
             log: LogConfig::default(),
+            backup: BackupConfig::default(),
         }
     }
 }
@@ -166,10 +173,15 @@ impl Schema for ServerConfig {
                 |server| name_of(server.log.format, &LogFormat::NAMES).into(),
             ),
         ])
+        .chain(BackupConfig::keys().into_iter().map(|key| {
+            let part: fn(&Self) -> &BackupConfig = |server| &server.backup;
+            key.within(part, |server| &mut server.backup)
+        }))
         .collect()
     }
 
     fn check(&self) -> Result<(), ConfigError> {
+        self.backup.check()?;
         self.node.check()
     }
 }

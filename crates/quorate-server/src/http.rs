@@ -10,6 +10,7 @@ use hyper::Request;
 use hyper::body::Incoming;
 use quorate::users::{UserRole, Users};
 use quorate::{Node, Observer, Sql, TlsConfig};
+use quorate_backup::schedule::{Seen, State as Backups};
 use quorate_env::{Env, unpoisoned};
 use quorate_http::login;
 use quorate_http::port::{Handler, Port};
@@ -49,6 +50,7 @@ pub struct HttpServer {
     env: Env,
     port: Port,
     shown: Arc<RwLock<Option<Shown>>>,
+    backups: Arc<RwLock<Option<Arc<Backups>>>>,
     /// SQL over HTTP, once it is open.
     doors: watch::Sender<Option<Doors>>,
 }
@@ -70,10 +72,11 @@ pub async fn serve(listen: &str, tls: Option<&TlsConfig>) -> Result<HttpServer, 
 /// Those of [`serve`].
 pub async fn serve_in(env: &Env, listen: &str, tls: Option<&TlsConfig>) -> Result<HttpServer, ServeError> {
     let (doors, opened) = watch::channel(None);
-    let shown = Arc::default();
-    let pages = Pages { shown: Arc::clone(&shown), doors: opened, asks: Asks::new(env, ASKS_MAX) };
+    let (shown, backups) = (Arc::default(), Arc::default());
+    let asks = Asks::new(env, ASKS_MAX);
+    let pages = Pages { shown: Arc::clone(&shown), backups: Arc::clone(&backups), doors: opened, asks };
     let port = Port::open(env, listen, tls, |_| Ok(pages)).await?;
-    Ok(HttpServer { env: env.clone(), port, shown, doors })
+    Ok(HttpServer { env: env.clone(), port, shown, backups, doors })
 }
 
 impl HttpServer {
@@ -85,6 +88,11 @@ impl HttpServer {
     /// Shows a node from now on. The port does not keep the node alive; once the node has ended, it reports that.
     pub fn show(&self, node: &Node) {
         *unpoisoned(self.shown.write()) = Some(Shown { observer: node.observer(), users: node.users() });
+    }
+
+    /// Shows the scheduled backups of the node from now on.
+    pub fn show_backups(&self, backups: Arc<Backups>) {
+        *unpoisoned(self.backups.write()) = Some(backups);
     }
 
     /// Serves SQL over HTTP from now on, beside the pages for operators (`docs/http.md`). Where both have a page, that
@@ -107,6 +115,7 @@ impl HttpServer {
 #[derive(Clone)]
 struct Pages {
     shown: Arc<RwLock<Option<Shown>>>,
+    backups: Arc<RwLock<Option<Arc<Backups>>>>,
     doors: watch::Receiver<Option<Doors>>,
     asks: Asks,
 }
@@ -114,6 +123,11 @@ struct Pages {
 impl Pages {
     fn shown(&self) -> Option<Shown> {
         unpoisoned(self.shown.read()).clone()
+    }
+
+    /// Returns what is known of the scheduled backups, if there are some.
+    fn backups(&self) -> Option<Seen> {
+        unpoisoned(self.backups.read()).as_ref().map(|backups| backups.seen())
     }
 
     /// Checks that a request may see a page that is not for everyone.

@@ -201,7 +201,7 @@ impl Sender {
         let uptime = u64::try_from(metrics.uptime.as_nanos()).unwrap_or(u64::MAX);
         let began = *self.began_unix_nanos.get_or_insert(now.saturating_sub(uptime));
         let resource = Resource::of(&metrics);
-        let message = encode::metrics(&resource, &families(&metrics), began, now);
+        let message = encode::metrics(&resource, &families(&metrics, None), began, now);
         let mut sent = self.collector.post("/v1/metrics", message).await;
         if sent.is_ok() && !self.traces.is_empty() {
             let traces = encode::traces(&resource, &self.traces, self.env.rng());

@@ -6,7 +6,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use quorate::{Status, admin, types::NodeId};
+use quorate_backup::schedule::Seen;
 use serde::Serialize;
+
+mod backup;
+
+pub use backup::BackupStatus;
 
 /// The status of a cluster, assembled from the answers of its members.
 #[derive(Debug, Serialize)]
@@ -55,6 +60,9 @@ pub struct NodeStatus {
     pub members: Vec<Member<Heard>>,
     /// The leader, where clients of rqlite look for it.
     pub store: Store,
+    /// The scheduled backups, if there are some.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backup: Option<BackupStatus>,
 }
 
 /// The part of rqlite's status that its clients read.
@@ -253,7 +261,14 @@ impl NodeStatus {
             stopped: status.stopped.clone(),
             members,
             store: Store { leader: store_leader.unwrap_or_default() },
+            backup: None,
         }
+    }
+
+    /// Adds what is known of scheduled backups.
+    #[must_use]
+    pub fn with_backups(self, seen: Option<Seen>) -> Self {
+        Self { backup: seen.map(BackupStatus::of), ..self }
     }
 }
 

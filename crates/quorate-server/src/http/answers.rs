@@ -105,14 +105,21 @@ async fn ready_of(pages: &Pages) -> Answer {
 /// Answers with the status of the node and its cluster.
 async fn status(pages: &Pages) -> Answer {
     match ask(pages, Observer::status).await.and_then(unless_ended) {
-        Ok((status, silence_max)) => json(StatusCode::OK, &NodeStatus::of(&status, silence_max)),
+        Ok((status, silence_max)) => {
+            let shown = NodeStatus::of(&status, silence_max).with_backups(pages.backups());
+            json(StatusCode::OK, &shown)
+        }
         Err(why) => json(StatusCode::SERVICE_UNAVAILABLE, &json!({ "error": why })),
     }
 }
 
 /// Answers with the metrics of the node.
 async fn metrics(pages: &Pages) -> Answer {
-    let page = |observer: &Observer| observer.metrics().map(|found| metrics::prometheus(&metrics::families(&found)));
+    let backups = pages.backups();
+    let page = move |observer: &Observer| {
+        let families = |found| metrics::families(&found, backups.as_ref());
+        observer.metrics().map(|found| metrics::prometheus(&families(found)))
+    };
     match ask(pages, page).await.and_then(unless_ended) {
         Ok(page) => respond(StatusCode::OK, PROMETHEUS, page),
         Err(why) => respond(StatusCode::SERVICE_UNAVAILABLE, TEXT, why.into_owned() + "\n"),

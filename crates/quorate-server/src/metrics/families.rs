@@ -1,6 +1,7 @@
 //! All metrics: their names, one-line descriptions and sources. `docs/metrics.md` describes each in more detail.
 
 use quorate::metrics::{LoginMetrics, Metrics};
+use quorate_backup::schedule::Seen;
 
 use super::parts::Parts;
 use super::{Family, Kind};
@@ -11,13 +12,14 @@ const NONE: &[(&str, &str)] = &[];
 
 const NANOS_PER_SECOND: f64 = 1e9;
 
-/// Returns all metrics of a node.
-pub(crate) fn families(metrics: &Metrics) -> Vec<Family> {
+/// Returns all metrics of a node, and of its scheduled backups, if there are some.
+pub(crate) fn families(metrics: &Metrics, scheduled: Option<&Seen>) -> Vec<Family> {
     let of_node = [process, members, database, log, connections];
     let of_groups = [cluster, leaders, writes, stages, reads];
     let parts = Parts::of(metrics);
     let groups = of_groups.into_iter().flat_map(|group| group(metrics, &parts));
-    of_node.into_iter().flat_map(|part| part(metrics)).chain(groups).collect()
+    let backups = scheduled.map(backups).unwrap_or_default();
+    of_node.into_iter().flat_map(|part| part(metrics)).chain(groups).chain(backups).collect()
 }
 
 fn counter(name: &'static str, help: &'static str) -> Family {
@@ -255,5 +257,15 @@ fn connections(metrics: &Metrics) -> Vec<Family> {
             "result",
             logins.map(|(result, count)| (result, count.get())),
         ),
+    ]
+}
+
+fn backups(seen: &Seen) -> Vec<Family> {
+    let last =
+        gauge("quorate_backup_last_success_timestamp_seconds", "Time of the newest backup that the node knows of.");
+    let time = seen.last.map(|last| last.name.time());
+    vec![
+        time.into_iter().fold(last, |family, time| family.with(NONE, time)),
+        counter("quorate_backup_failures_total", "Attempts to make a backup that failed.").with(NONE, seen.failures),
     ]
 }

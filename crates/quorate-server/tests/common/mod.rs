@@ -19,6 +19,7 @@ use quorate::sim::{OpenGroup, SimHooks};
 use quorate::types::GroupId;
 use quorate::{Config, Node};
 use quorate_apply::memory_store::{MemoryStore, MemoryStoreOptions};
+use quorate_backup::schedule::{Last, Seen};
 use quorate_env::Env;
 use quorate_model::StateMachine;
 use quorate_model::limits::FORMAT_LEVEL;
@@ -45,6 +46,9 @@ pub fn with_group(config: &Config) -> (Env, SimHooks) {
 pub async fn show(node: &Node) -> HttpServer {
     let server = serve("127.0.0.1:0", None).await.unwrap();
     server.show(node);
+    let name = "20261127T020000Z-00000000000000000000000000c0ffee-1.1.57.db.zst".parse().unwrap();
+    let seen = Seen { last: Some(Last { name, bytes: 1 }), ..Seen::default() };
+    server.show_backups(Arc::new(seen.into()));
     server
 }
 

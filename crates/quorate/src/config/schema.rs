@@ -148,6 +148,17 @@ impl From<u64> for Shown {
     }
 }
 
+/// No texts are like none set.
+impl From<Vec<String>> for Shown {
+    fn from(texts: Vec<String>) -> Self {
+        if texts.is_empty() {
+            Self::Nothing
+        } else {
+            Self::Value(Value::Array(texts.into_iter().map(Value::String).collect()))
+        }
+    }
+}
+
 impl<T: Into<Shown>> From<Option<T>> for Shown {
     fn from(value: Option<T>) -> Self {
         value.map_or(Self::Nothing, Into::into)

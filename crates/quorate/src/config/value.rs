@@ -18,7 +18,7 @@ pub enum Given<'a> {
 }
 
 const SIZES: [(&str, u64); 4] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
-const TIMES: [(&str, u64); 3] = [("min", 60_000), ("s", 1_000), ("ms", 1)];
+const TIMES: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000), ("ms", 1)];
 
 impl Given<'_> {
     /// Returns a text.
@@ -67,6 +67,22 @@ impl Given<'_> {
     pub fn time(self) -> Result<Duration, Wrong> {
         let millis = self.as_text().and_then(|text| with_unit(text, &TIMES));
         millis.map(Duration::from_millis).ok_or(Wrong::Kind(r#"a time such as "80 ms""#))
+    }
+
+    /// Returns texts, given as an array, or with commas between them in a variable.
+    pub fn texts(self) -> Result<Vec<String>, Wrong> {
+        match self {
+            Self::File(Value::Array(texts), _) => {
+                let text =
+                    |text: &Value| text.as_str().map(str::to_owned).ok_or(Wrong::Kind("a list of texts in quotes"));
+                texts.iter().map(text).collect()
+            }
+            Self::File(..) => Err(Wrong::Kind("a list of texts in quotes")),
+            Self::Variable(texts) => {
+                let texts = texts.split(',').map(str::trim).filter(|text| !text.is_empty());
+                Ok(texts.map(str::to_owned).collect())
+            }
+        }
     }
 
     /// Returns names and addresses, given as a table, or as `name=host:port,...` in a variable.
@@ -158,12 +174,24 @@ mod tests {
     fn sizes_and_times_have_units() {
         let bytes = ["5", "2 KiB", "3GiB"].map(|text| Given::Variable(text).bytes().unwrap());
         assert_eq!(bytes, [5, 2048, 3 << 30]);
-        let times = ["80 ms", "2min"].map(|text| Given::Variable(text).time().unwrap());
-        assert_eq!(times, [Duration::from_millis(80), Duration::from_secs(120)]);
+        let times = ["80 ms", "2min", "30 d"].map(|text| Given::Variable(text).time().unwrap());
+        assert_eq!(times, [Duration::from_millis(80), Duration::from_secs(120), Duration::from_secs(2_592_000)]);
         for bad in ["5", "ms", "-1 ms", "1 year", "99999999999999999999 s", "true", ""] {
             assert!(Given::Variable(bad).time().is_err(), "{bad}");
         }
         assert!(Given::File(&Value::Integer(-1), Path::new("")).bytes().is_err());
+    }
+
+    #[test]
+    fn lists_are_arrays_or_have_commas() {
+        let texts = ["a", "b"].map(str::to_owned).to_vec();
+        assert_eq!(Given::Variable("a, b,").texts().unwrap(), texts);
+        let Shown::Value(value) = Shown::from(texts.clone()) else { panic!("texts are shown") };
+        assert_eq!(Given::File(&value, Path::new("")).texts(), Ok(texts));
+        assert_eq!(Shown::from(Vec::new()), Shown::Nothing);
+        for bad in [Value::Integer(1), Value::Array(vec![Value::Integer(1)]), Value::String("a".to_owned())] {
+            assert!(Given::File(&bad, Path::new("")).texts().is_err(), "{bad}");
+        }
     }
 
     #[test]
