@@ -11,6 +11,7 @@
 
 use std::collections::VecDeque;
 use std::pin::pin;
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
@@ -18,7 +19,8 @@ use quorate::{
     Node, Observer,
     metrics::{WriteTrace, WriteTraces},
 };
-use quorate_env::{Env, Instant, sleep_until};
+use quorate_backup::schedule::State;
+use quorate_env::{Env, Instant, sleep_until, unpoisoned};
 use tokio::sync::oneshot;
 
 use crate::ask::{Asks, Unanswered};
@@ -88,9 +90,18 @@ pub struct Exporter {
     stop: oneshot::Sender<()>,
     /// Its sender sends nothing. It is dropped when the exporter's thread has ended.
     ended: oneshot::Receiver<()>,
+    backups: Scheduled,
 }
 
+/// The scheduled backups of a node, if there are some.
+type Scheduled = Arc<RwLock<Option<Arc<State>>>>;
+
 impl Exporter {
+    /// Sends the metrics of the node's scheduled backups too from now on.
+    pub fn show_backups(&self, backups: Arc<State>) {
+        *unpoisoned(self.backups.write()) = Some(backups);
+    }
+
     /// Sends once more and ends. Takes up to 15 seconds if the collector or the disk hangs.
     pub async fn stop(self) {
         let _ = self.stop.send(());
@@ -114,12 +125,13 @@ pub fn export(node: &Node, config: &OtlpConfig) -> Result<Exporter, OtlpError> {
 /// Those of [`export`].
 pub fn export_in(env: &Env, node: &Node, config: &OtlpConfig) -> Result<Exporter, OtlpError> {
     let collector = Collector::new(env, &config.endpoint)?;
-    let observer = node.observer();
+    let (observer, backups) = (node.observer(), Scheduled::default());
     let sender = Sender {
         env: env.clone(),
         asks: Asks::new(env, 1),
         sampled: observer.write_traces(),
         observer,
+        backups: Arc::clone(&backups),
         collector,
         traces: VecDeque::new(),
         began_unix_nanos: None,
@@ -132,13 +144,14 @@ pub fn export_in(env: &Env, node: &Node, config: &OtlpConfig) -> Result<Exporter
         end
     };
     env.start_runtime("quorate-otlp", root).map_err(OtlpError::Thread)?;
-    Ok(Exporter { stop, ended })
+    Ok(Exporter { stop, ended, backups })
 }
 
 struct Sender {
     env: Env,
     asks: Asks,
     observer: Observer,
+    backups: Scheduled,
     /// The source of traces; none if the node has already ended.
     sampled: Option<WriteTraces>,
     collector: Collector,
@@ -201,7 +214,8 @@ impl Sender {
         let uptime = u64::try_from(metrics.uptime.as_nanos()).unwrap_or(u64::MAX);
         let began = *self.began_unix_nanos.get_or_insert(now.saturating_sub(uptime));
         let resource = Resource::of(&metrics);
-        let message = encode::metrics(&resource, &families(&metrics, None), began, now);
+        let backups = unpoisoned(self.backups.read()).as_ref().map(|backups| backups.seen());
+        let message = encode::metrics(&resource, &families(&metrics, backups.as_ref()), began, now);
         let mut sent = self.collector.post("/v1/metrics", message).await;
         if sent.is_ok() && !self.traces.is_empty() {
             let traces = encode::traces(&resource, &self.traces, self.env.rng());

@@ -19,7 +19,7 @@ use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{Page, show};
+use common::{Page, backups, show};
 use quorate_server::otlp::{OtlpConfig, export};
 use serde_json::Value;
 use support::{Single, run, until};
@@ -88,6 +88,7 @@ fn a_collector_receives_the_metrics_and_traces_of_writes() {
         collector.listen(listener);
         let Single { dir: _dir, node } = Single::start().await;
         let exporter = export(&node, &config(&addr)).unwrap();
+        exporter.show_backups(backups());
         let sql = node.sql();
         sql.execute("CREATE TABLE t (x)", ()).await.unwrap();
         for x in 0..20 {

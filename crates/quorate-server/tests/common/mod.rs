@@ -19,7 +19,7 @@ use quorate::sim::{OpenGroup, SimHooks};
 use quorate::types::GroupId;
 use quorate::{Config, Node};
 use quorate_apply::memory_store::{MemoryStore, MemoryStoreOptions};
-use quorate_backup::schedule::{Last, Seen};
+use quorate_backup::schedule::{Last, Seen, State};
 use quorate_env::Env;
 use quorate_model::StateMachine;
 use quorate_model::limits::FORMAT_LEVEL;
@@ -46,10 +46,15 @@ pub fn with_group(config: &Config) -> (Env, SimHooks) {
 pub async fn show(node: &Node) -> HttpServer {
     let server = serve("127.0.0.1:0", None).await.unwrap();
     server.show(node);
+    server.show_backups(backups());
+    server
+}
+
+/// Returns a state of scheduled backups, of which one was made.
+pub fn backups() -> Arc<State> {
     let name = "20261127T020000Z-00000000000000000000000000c0ffee-1.1.57.db.zst".parse().unwrap();
     let seen = Seen { last: Some(Last { name, bytes: 1 }), ..Seen::default() };
-    server.show_backups(Arc::new(seen.into()));
-    server
+    Arc::new(seen.into())
 }
 
 /// Requests a page and returns its status code and its body.
