@@ -2,8 +2,8 @@
 //!
 //! All nodes of a cluster run the same [`Plan`]. Invariants:
 //!
-//! - At most one node makes the backup of a time: it creates a [`Claim`](crate::backups::Claim) first, which only one
-//!   node can create, and then looks whether the backup is there already.
+//! - At most one node makes the backup of a time: it creates a [`Claim`] first, which only one node can create, and then
+//!   looks whether the backup is there already.
 //! - A time that has passed while no node led, or while an earlier backup was being made, is left out; see
 //!   [`WINDOW_MAX`].
 //! - Nothing that a node does waits for a backup.
@@ -14,11 +14,13 @@ use std::str::FromStr;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use bytes::Bytes;
 use chrono::DateTime;
 use croner::Cron;
+use quorate::types::ClusterId;
 use quorate_env::{Cause, lock};
 
-use crate::backups::{Encryption, Keep, Name};
+use crate::backups::{self, Claim, Encryption, Keep, NANOS, Name, Stored, env};
 use crate::error::Error;
 use crate::store::{Location, Store};
 
@@ -97,6 +99,29 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Tries what the plan needs of its store: lists it, creates an object that can't be created twice, and deletes it.
+    /// Returns the backups that are there. The object is the claim of no cluster; if it can't be deleted, it is deleted
+    /// with the claims of nodes that were killed.
+    ///
+    /// # Errors
+    ///
+    /// Returns why backups could not be made: those of [`Store::open`] and of the requests, and [`Error::Open`] if the
+    /// store creates an object twice.
+    pub async fn probe(&self) -> Result<Vec<Stored>, Error> {
+        let (store, env) = (self.open()?, env());
+        let found = backups::list(&store).await?;
+        let claim = Claim { time: env.unix_nanos() / NANOS, cluster: ClusterId(env.rng().next_u64().into()) };
+        let name = claim.to_string();
+        let is_new = store.put_new(&name, Bytes::new()).await?;
+        let is_new_again = store.put_new(&name, Bytes::new()).await;
+        store.delete(&name).await?;
+        if is_new && !is_new_again? {
+            return Ok(found);
+        }
+        let source = "it creates an object although one of the same name exists; use a store with conditional writes";
+        Err(Error::Open { location: self.location.to_string(), source: source.into() })
+    }
+
     fn open(&self) -> Result<Store, Error> {
         Store::open(&self.location, self.credentials.as_deref().map(Path::new))
     }

@@ -6,10 +6,19 @@ const DAY: u64 = 86_400;
 /// Formats nanoseconds since 1970-01-01 UTC as a date and a time, as in RFC 3339.
 pub fn text(nanos: u64) -> String {
     let (seconds, fraction) = (nanos / 1_000_000_000, nanos % 1_000_000_000);
+    format!("{}.{fraction:09}Z", without_zone(seconds))
+}
+
+/// Does the same with seconds.
+pub fn seconds_text(seconds: u64) -> String {
+    without_zone(seconds) + "Z"
+}
+
+fn without_zone(seconds: u64) -> String {
     let (year, month, day) = date(seconds / DAY);
     let time = seconds % DAY;
     let (hour, minute, second) = (time / 3_600, time / 60 % 60, time % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{fraction:09}Z")
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}")
 }
 
 /// Returns year, month and day of the date that is `days` days after 1970-01-01. It counts whole cycles of 400 years

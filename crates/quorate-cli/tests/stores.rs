@@ -14,8 +14,10 @@
 mod support;
 
 use std::collections::BTreeSet;
+use std::fs::Permissions;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -98,6 +100,14 @@ impl Kit {
     fn path(&self, name: &str) -> String {
         self.dir.path().join(name).to_str().unwrap().to_owned()
     }
+
+    /// Returns what the doctor says of a node with these keys of `[backup]`, each finding in one line.
+    fn doctor(&self, keys: &str) -> String {
+        let config = self.path("node.toml");
+        std::fs::write(&config, format!("data_dir = 'data'\n[backup]\n{keys}\n")).unwrap();
+        let output = quorate(&["doctor", "--config", &config]);
+        String::from_utf8(output.stdout).unwrap().replace(&format!("\n{:24}", ""), " ")
+    }
 }
 
 /// Backs a cluster up, encrypted; destroys all of its data; and restores it.
@@ -146,6 +156,30 @@ fn a_lost_cluster_is_restored_from_s3() {
     let pruned =
         succeeded(&quorate(&["backups", "prune", &moto.url(BUCKET), "--credentials-file", &file, "--keep-for", "0s"]));
     assert_eq!(pruned, "nothing to delete\n", "the newest stays");
+
+    let doctor = |bucket: &str| kit.doctor(&format!("url = '{}'\ncredentials_file = '{file}'", moto.url(bucket)));
+    assert!(doctor(BUCKET).contains("can be used; the newest of 1 backups is of"), "{}", doctor(BUCKET));
+    assert!(doctor("no-such-bucket").contains("NoSuchBucket"), "{}", doctor("no-such-bucket"));
+}
+
+#[test]
+fn the_doctor_tries_the_store() {
+    let kit = Kit::new();
+    let store = kit.path("store");
+    let config = format!("url = '{store}'");
+    let found = kit.doctor(&config);
+    assert!(found.contains("PROBLEM  backups") && found.contains("the directory does not exist"), "{found}");
+    std::fs::create_dir(&store).unwrap();
+    let found = kit.doctor(&config);
+    assert!(found.contains("note     backups") && found.contains("holds no backup yet"), "{found}");
+    assert!(objects(Path::new(&store)).is_empty(), "the doctor leaves nothing");
+
+    std::fs::write(kit.path("phrase"), "correct horse battery\n").unwrap();
+    std::fs::set_permissions(kit.path("phrase"), Permissions::from_mode(0o644)).unwrap();
+    let found = kit.doctor(&format!("{config}\npassphrase_file = '{}'", kit.path("phrase")));
+    assert!(found.contains("is open to other users (mode 644)"), "{found}");
+    let found = kit.doctor(&format!("{config}\npassphrase_file = '{}'", kit.path("none")));
+    assert!(found.contains("No node can start with this [backup]"), "{found}");
 }
 
 #[test]

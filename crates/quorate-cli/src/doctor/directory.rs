@@ -126,13 +126,17 @@ pub fn check_secret(path: &Path, mode: Option<u32>) -> Vec<Finding> {
 
 /// Checks that only its owner may read the private key of a certificate.
 pub fn check_key(path: &Path, mode: Option<u32>) -> Option<Finding> {
-    const CHECK: &str = "certificate";
-    let mode = mode.filter(|mode| mode & (GROUP | OTHERS) != 0)?;
-    let what = format!("{} is open to other users (mode {:o})", path.display(), mode & 0o7777);
     let means = "Whoever has the key can pretend to be this node. Run `chmod 600` on the file, and issue another \
                  certificate if others may have read it.";
+    check_closed("certificate", path, mode, means)
+}
+
+/// Checks that only its owner may read a file. `means` says what it means if others may.
+pub fn check_closed(check: &'static str, path: &Path, mode: Option<u32>, means: &str) -> Option<Finding> {
+    let mode = mode.filter(|mode| mode & (GROUP | OTHERS) != 0)?;
+    let what = format!("{} is open to other users (mode {:o})", path.display(), mode & 0o7777);
     let finding = if mode & OTHERS != 0 { Finding::problem } else { Finding::note };
-    Some(finding(CHECK, what.as_str(), means))
+    Some(finding(check, what.as_str(), means))
 }
 
 #[cfg(test)]
