@@ -1,70 +1,38 @@
-//! Quorate's archive. So far it is the format: LTX v3 files, which hold pages of a SQLite database.
+//! Quorate's archive: a database in object storage, page by page and entry by entry.
 //!
-//! Stock Litestream 0.5 restores a database from such files, so a backup can be read without Quorate.
-//! `docs/archive-format.md` describes them byte by byte.
+//! An archive holds two kinds of objects. **Pages** are [LTX files](ltx), of which stock Litestream restores the
+//! database as it was at a boundary. **Entries** ([`entries`]) are what was applied after it, in order, so that a
+//! restore reaches any of them. `docs/archive-format.md` describes both byte by byte, and
+//! `docs/decisions/0029-archive.md` says why it is so.
 //!
-//! - [`Writer`] and [`Reader`] go through a file from front to back: a [`Header`], the pages, an index, a trailer.
-//! - [`Pages`] reads single pages of a file by its [`Index`].
-//! - [`merge`] makes one file of several that follow each other, and [`Merge`] gives its pages without writing it.
-//! - [`FileName`] and [`Level`] are the names under which Litestream looks for files.
-//! - [`Checksum::of_page`] and [`DatabaseChecksum`] identify the content of a page and of a database. The files do not
-//!   have them, because stock Litestream rejects files that do.
-//!
-//! ```
-//! use std::num::NonZeroU32;
-//!
-//! use quorate_archive::{Header, PageSize, Pages, Reader, Txids, Writer, merge};
-//!
-//! // The first file of an archive holds the whole database. This one has two pages.
-//! let (page_size, commit) = (PageSize::new(512)?, NonZeroU32::MIN.saturating_add(1));
-//! let header = Header { page_size, commit, txids: Txids::new(1, 17)?, timestamp: 1_764_200_000_000, node: 1 };
-//! let mut writer = Writer::new(Vec::new(), header.clone())?;
-//! writer.write_page(1, &[1; 512])?;
-//! writer.write_page(2, &[2; 512])?;
-//! let (snapshot, _summary) = writer.finish()?;
-//!
-//! // The next one holds the page that has changed since.
-//! let mut writer = Writer::new(Vec::new(), Header { txids: Txids::new(18, 57)?, ..header })?;
-//! writer.write_page(2, &[3; 512])?;
-//! let (change, _summary) = writer.finish()?;
-//!
-//! // Merged, they are the database after transaction 57.
-//! let inputs = vec![Reader::new(snapshot.as_slice())?, Reader::new(change.as_slice())?];
-//! let (merged, summary) = merge(inputs, Vec::new())?;
-//! assert_eq!((summary.pages, summary.length), (2, merged.len() as u64));
-//! assert_eq!(Pages::open(merged)?.read(2)?, Some(vec![3; 512]));
-//! # Ok::<(), quorate_archive::Error>(())
-//! ```
+//! - [`Archiver`] writes the archive of a cluster. [`PageSource`] is what it needs of the database.
+//! - [`Plan`](restore::Plan) finds out what is to be read for a point in time or a position, and reads it.
+//! - [`Objects`] is the store. [`Memory`](objects::Memory) is one for tests.
 //!
 //! # Invariants
 //!
-//! - Every file that is written is one that stock Litestream restores, as far as one file can be.
-//! - No bytes make a reader panic, or give pages other than those that were written: a damaged file is an error at the
-//!   latest where it ends. The exception is [`Pages`], which can't verify a single page.
-//! - Memory does not grow with a file, except by about 10 bytes for each page in it.
-//! - Nothing here opens a file, a socket or a database, or reads a clock.
+//! - Of two archivers at once, one gets an error before it damages anything: files of pages are created only if absent,
+//!   in slots that both would use, and the manifest is replaced only by who read its latest version.
+//! - An entry counts as archived once an object with it is stored; it does not depend on any other archiver.
+//! - Knows neither SQLite nor Raft: entries are bytes with consecutive numbers.
+//! - Memory does not grow with the database, except by 8 bytes for each page.
 
 #![forbid(unsafe_code)]
 
-mod checksum;
+mod archiver;
+pub mod entries;
 mod error;
-mod frame;
-mod header;
-mod index;
-mod merge;
-mod name;
-mod order;
-mod pages;
-mod reader;
-mod stream;
-mod writer;
+mod keys;
+pub mod ltx;
+mod manifest;
+pub mod objects;
+mod reading;
+pub mod restore;
+mod source;
+mod sums;
 
-pub use checksum::{Checksum, DatabaseChecksum};
-pub use error::{Error, Fault, Result};
-pub use header::{Header, PageSize, Txids};
-pub use index::{Entry, Index};
-pub use merge::{Merge, merge};
-pub use name::{FileName, Level};
-pub use pages::{Pages, ReadAt};
-pub use reader::Reader;
-pub use writer::{Summary, Writer};
+pub use archiver::{Archiver, Identity, Put};
+pub use error::ArchiveError;
+pub use manifest::{File, Generation, Manifest};
+pub use objects::Objects;
+pub use source::{Changed, PageSource};

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use common::{Pages, header, noise, read, write};
 use proptest::prelude::*;
-use quorate_archive::{Error, Fault};
+use quorate_archive::ltx::{Error, Fault};
 
 /// A file with pages of all kinds: one that LZ4 can't make shorter, one that it can, and an empty one.
 fn file() -> (Vec<u8>, Pages) {
@@ -29,7 +29,7 @@ fn legacy() -> Vec<u8> {
 
 /// Checks that damaged bytes give an error or the right pages, by a reader, and that nothing panics by the index.
 fn check(bytes: &[u8], pages: &Pages) -> bool {
-    if let Ok(by_index) = quorate_archive::Pages::open(bytes) {
+    if let Ok(by_index) = quorate_archive::ltx::Pages::open(bytes) {
         pages.keys().for_each(|number| drop(by_index.read(*number)));
     }
     match read(bytes) {
@@ -89,7 +89,7 @@ fn the_index_must_be_that_of_the_pages() {
         let mut bytes = bytes.clone();
         bytes[at] ^= 2;
         assert!(matches!(fault(&bytes), Fault::Index), "byte {at}");
-        let error = quorate_archive::Pages::open(&bytes).map(drop).unwrap_err();
+        let error = quorate_archive::ltx::Pages::open(&bytes).map(drop).unwrap_err();
         assert!(matches!(error, Error::Damaged { .. }), "byte {at}: {error}");
     }
 }
@@ -98,7 +98,7 @@ fn the_index_must_be_that_of_the_pages() {
 fn a_page_by_index_must_have_the_number_that_the_index_says() {
     let (mut bytes, _) = file();
     bytes[103] = 2;
-    let read = quorate_archive::Pages::open(&bytes).unwrap().read(1);
+    let read = quorate_archive::ltx::Pages::open(&bytes).unwrap().read(1);
     assert!(matches!(read, Err(Error::Damaged { source: Fault::Index, .. })), "{read:?}");
 }
 
@@ -107,7 +107,7 @@ fn a_snapshot_without_its_last_page_is_damaged() {
     let (mut bytes, _) = file();
     bytes[15] = 4;
     assert!(matches!(fault(&bytes), Fault::Missing(4)));
-    let opened = quorate_archive::Pages::open(&bytes).map(drop);
+    let opened = quorate_archive::ltx::Pages::open(&bytes).map(drop);
     assert!(matches!(opened, Err(Error::Damaged { source: Fault::Missing(4), .. })), "{opened:?}");
 }
 
@@ -117,7 +117,7 @@ proptest! {
         // With the beginning of a file, so that not only the header is reached.
         let (file, pages) = file();
         check(&[&file[..keep], &bytes].concat(), &pages);
-        let opened = quorate_archive::Pages::open([&bytes, &file[keep..]].concat()).map(drop);
+        let opened = quorate_archive::ltx::Pages::open([&bytes, &file[keep..]].concat()).map(drop);
         prop_assert!(matches!(opened, Ok(()) | Err(Error::Damaged { .. })), "{opened:?}");
     }
 }

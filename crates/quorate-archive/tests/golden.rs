@@ -14,7 +14,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use common::{Pages, header, noise, read, write};
-use quorate_archive::{Checksum, DatabaseChecksum, FileName, Merge, Reader};
+use quorate_archive::ltx::{Checksum, DatabaseChecksum, FileName, Merge, Reader};
 
 /// The checksums of the databases that Litestream restored, computed by `ChecksumPage` of superfly/ltx 0.5.2.
 const LITESTREAM: [(&str, u64); 2] =
@@ -55,7 +55,7 @@ fn pages_of_litestream_are_found_by_the_index() {
     for (name, _) in LITESTREAM {
         for file in files(name) {
             let (header, pages, _) = read(&file).unwrap();
-            let by_index = quorate_archive::Pages::open(&file).unwrap();
+            let by_index = quorate_archive::ltx::Pages::open(&file).unwrap();
             assert_eq!(by_index.header(), &header);
             for number in 0..=header.commit.get() + 1 {
                 assert_eq!(by_index.read(number).unwrap(), pages.get(&number).cloned(), "{name}: page {number}");

@@ -11,7 +11,7 @@ mod common;
 mod stock;
 
 use common::{header, write};
-use quorate_archive::{FileName, Level, Merge, Reader, merge};
+use quorate_archive::ltx::{FileName, Level, Merge, Reader, merge};
 use rusqlite::Connection;
 use stock::{Archive, Stock};
 

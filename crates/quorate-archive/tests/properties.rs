@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use common::{Pages, header, noise, read, write};
 use proptest::prelude::*;
-use quorate_archive::{Checksum, DatabaseChecksum, Fault, Header, Merge, PageSize, Reader, Txids, Writer, merge};
+use quorate_archive::ltx::{Checksum, DatabaseChecksum, Fault, Header, Merge, PageSize, Reader, Txids, Writer, merge};
 
 /// SQLite's page sizes.
 fn page_sizes() -> impl Strategy<Value = u32> {
@@ -37,14 +37,14 @@ fn changes() -> impl Strategy<Value = (Header, Pages)> {
         let number = prop_oneof![1..50_u32, near(lock_page), near(u32::MAX - 3), 1..=u32::MAX];
         (Just(page_size), prop::collection::btree_map(number, any::<u64>(), 0..12), any::<u32>())
     });
-    let header_fields = (2..=u64::MAX, any::<u32>(), any::<i64>(), any::<u64>());
-    (pages, header_fields).prop_map(|((page_size, seeds, slack), (min, width, timestamp, node))| {
+    let header_fields = (2..=u64::MAX, any::<u32>(), any::<i64>(), any::<u64>(), any::<[u8; 20]>());
+    (pages, header_fields).prop_map(|((page_size, seeds, slack), (min, width, timestamp, node, note))| {
         let lock_page = PageSize::new(page_size).unwrap().lock_page();
         let pages = seeds.into_iter().filter(|(number, _)| *number != lock_page);
         let pages: Pages = pages.map(|(number, seed)| (number, page(page_size, seed))).collect();
         let last = pages.keys().next_back().copied().unwrap_or(1);
         let max = min.saturating_add(width.into());
-        let header = Header { timestamp, node, ..header(page_size, last.saturating_add(slack % 5), min, max) };
+        let header = Header { timestamp, node, note, ..header(page_size, last.saturating_add(slack % 5), min, max) };
         (header, pages)
     })
 }
@@ -104,7 +104,7 @@ proptest! {
     fn what_was_written_is_read((header, pages) in changes()) {
         let (bytes, summary) = write(&header, &pages);
         prop_assert_eq!(summary.length, bytes.len() as u64);
-        let by_index = quorate_archive::Pages::open(&bytes).unwrap();
+        let by_index = quorate_archive::ltx::Pages::open(&bytes).unwrap();
         prop_assert_eq!(by_index.index().entries().len(), pages.len());
         for (number, page) in &pages {
             prop_assert_eq!(by_index.read(*number).unwrap(), Some(page.clone()));
@@ -199,7 +199,7 @@ fn a_snapshot_leaves_out_the_lock_page() {
     let mut writer = Writer::new(Vec::new(), header).unwrap();
     (1..lock_page).for_each(|number| writer.write_page(number, &page).unwrap());
     let refused = writer.write_page(lock_page, &page);
-    assert!(matches!(refused, Err(quorate_archive::Error::Refused(Fault::LockPage(16_385)))), "{refused:?}");
+    assert!(matches!(refused, Err(quorate_archive::ltx::Error::Refused(Fault::LockPage(16_385)))), "{refused:?}");
     writer.write_page(lock_page + 1, &page).unwrap();
     let (bytes, summary) = writer.finish().unwrap();
 

@@ -8,7 +8,7 @@ use std::error::Error as _;
 use std::io::{self, Read, Write};
 
 use common::{Pages, header, read, write};
-use quorate_archive::{Error, Fault, FileName, Level, Merge, PageSize, Reader, Txids, Writer, merge};
+use quorate_archive::ltx::{Error, Fault, FileName, Level, Merge, PageSize, Reader, Txids, Writer, merge};
 
 const PAGE: [u8; 512] = [7; 512];
 

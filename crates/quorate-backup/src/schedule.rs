@@ -2,8 +2,8 @@
 //!
 //! All nodes of a cluster run the same [`Plan`]. Invariants:
 //!
-//! - At most one node makes the backup of a time: it creates a [`Claim`] first, which only one node can create, and then
-//!   looks whether the backup is there already.
+//! - At most one node makes the backup of a time: it creates a [`Claim`] first, which only one node can create, and
+//!   then looks whether the backup is there already.
 //! - A time that has passed while no node led, or while an earlier backup was being made, is left out; see
 //!   [`WINDOW_MAX`].
 //! - Nothing that a node does waits for a backup.

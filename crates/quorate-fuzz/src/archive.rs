@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use quorate_archive::{Error, Fault, FileName, Header, Merge, Pages, Reader, Summary, Writer};
+use quorate_archive::ltx::{Error, Fault, FileName, Header, Merge, Pages, Reader, Summary, Writer};
 
 use crate::input::Input;
 

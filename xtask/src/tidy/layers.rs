@@ -9,7 +9,7 @@ use super::{Source, Tree, Violation};
 /// Every crate, with the crates of this workspace that it may depend on.
 const FLOORS: &[(&str, &[&str])] = &[
     ("quorate-env", &[]),
-    ("quorate-archive", &[]),
+    ("quorate-archive", &["quorate-env"]),
     ("quorate-history", &[]),
     ("quorate-model", &["quorate-env"]),
     ("quorate-wal", &["quorate-env", "quorate-model"]),

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
-use quorate_archive::{Header, PageSize, Reader, Result, Summary, Txids, Writer};
+use quorate_archive::ltx::{Header, PageSize, Reader, Result, Summary, Txids, Writer};
 
 /// The pages of a file or of a database, by number.
 pub type Pages = BTreeMap<u32, Vec<u8>>;
@@ -14,7 +14,14 @@ pub type Pages = BTreeMap<u32, Vec<u8>>;
 /// Returns the header of a file with the transactions `min` to `max`.
 pub fn header(page_size: u32, commit: u32, min: u64, max: u64) -> Header {
     let (page_size, commit) = (PageSize::new(page_size).unwrap(), NonZeroU32::new(commit).unwrap());
-    Header { page_size, commit, txids: Txids::new(min, max).unwrap(), timestamp: 1_764_200_000_000, node: 7 }
+    Header {
+        page_size,
+        commit,
+        txids: Txids::new(min, max).unwrap(),
+        timestamp: 1_764_200_000_000,
+        node: 7,
+        note: [0; 20],
+    }
 }
 
 /// Writes a file.

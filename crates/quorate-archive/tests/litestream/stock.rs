@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use quorate_archive::{FileName, Level, Reader};
+use quorate_archive::ltx::{FileName, Level, Reader};
 use tempfile::TempDir;
 
 /// The installed program.

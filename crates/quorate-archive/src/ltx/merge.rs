@@ -8,16 +8,16 @@
 
 use std::io::{Read, Write};
 
-use crate::error::{Error, Result};
-use crate::header::Header;
-use crate::order::PageOrder;
-use crate::reader::Reader;
-use crate::writer::{Summary, Writer};
+use crate::ltx::error::{Error, Result};
+use crate::ltx::header::Header;
+use crate::ltx::order::PageOrder;
+use crate::ltx::reader::Reader;
+use crate::ltx::writer::{Summary, Writer};
 
 /// Writes the merge of `inputs` into a sink. On an error, the sink has a part of a file, which must be discarded.
 ///
 /// The inputs are ordered by their transactions, the oldest first, and each continues the one before
-/// ([`Txids::continues`](crate::Txids::continues)).
+/// ([`Txids::continues`](crate::ltx::Txids::continues)).
 pub fn merge<R: Read, W: Write>(inputs: Vec<Reader<R>>, sink: W) -> Result<(W, Summary)> {
     let mut merge = Merge::new(inputs)?;
     let mut writer = Writer::new(sink, merge.header().clone())?;
@@ -75,14 +75,33 @@ impl<R: Read> Merge<R> {
     /// Fails with [`Error::Refused`] if the merge would be a snapshot without one of the pages: then an input lacked a
     /// page by which the database grew.
     pub fn next_page(&mut self) -> Result<Option<(u32, &[u8])>> {
+        while let Some(input) = self.wanting() {
+            self.advance(input)?;
+        }
+        self.take_page()
+    }
+
+    /// Returns an input of which [`Merge::advance`] must read a page before [`Merge::take_page`].
+    pub(crate) fn wanting(&self) -> Option<usize> {
+        self.inputs.iter().position(|input| input.page == Page::Taken)
+    }
+
+    /// Reads one page, or the end, of an input.
+    pub(crate) fn advance(&mut self, input: usize) -> Result<()> {
         if std::mem::replace(&mut self.is_failed, true) {
             return Err(Error::Abandoned);
         }
-        let mut lowest = None;
-        for input in &mut self.inputs {
-            let number = input.peek()?;
-            lowest = [lowest, number].into_iter().flatten().min();
+        self.inputs.get_mut(input).map_or(Ok(()), Input::advance)?;
+        self.is_failed = false;
+        Ok(())
+    }
+
+    /// Returns the next page, once no input is [`wanting`](Merge::wanting).
+    pub(crate) fn take_page(&mut self) -> Result<Option<(u32, &[u8])>> {
+        if std::mem::replace(&mut self.is_failed, true) {
+            return Err(Error::Abandoned);
         }
+        let lowest = self.inputs.iter().filter_map(Input::next).min();
         match lowest {
             Some(number) => self.order.admit(number)?,
             None => self.order.end()?,
@@ -102,7 +121,7 @@ impl<R: Read> Merge<R> {
 fn header<R: Read>(inputs: &[Reader<R>]) -> Result<Header> {
     let (Some(first), Some(last)) = (inputs.first(), inputs.last()) else { return Err(Error::NoInputs) };
     let (first, last) = (first.header(), last.header());
-    let txids = crate::Txids::new(first.txids.min(), last.txids.max())?;
+    let txids = crate::ltx::Txids::new(first.txids.min(), last.txids.max())?;
     Ok(Header { txids, node: 0, ..last.clone() })
 }
 
@@ -125,20 +144,23 @@ enum Page {
 }
 
 impl<R: Read> Input<R> {
-    /// Returns the next page that survives, which stays in the reader's buffer until it is taken.
-    fn peek(&mut self) -> Result<Option<u32>> {
-        while self.page == Page::Taken {
-            let txids = self.reader.header().txids;
-            let read = self.reader.advance().map_err(|source| Error::Input { txids, source: Box::new(source) })?;
-            self.page = match read {
-                Some(number) if number <= self.last => Page::Next(number),
-                Some(_) => Page::Taken,
-                None => Page::End,
-            };
-        }
+    /// Reads a page, which stays in the reader's buffer until it is taken. One that does not survive is passed over.
+    fn advance(&mut self) -> Result<()> {
+        let txids = self.reader.header().txids;
+        let read = self.reader.advance().map_err(|source| Error::Input { txids, source: Box::new(source) })?;
+        self.page = match read {
+            Some(number) if number <= self.last => Page::Next(number),
+            Some(_) => Page::Taken,
+            None => Page::End,
+        };
+        Ok(())
+    }
+
+    /// Returns the page in the reader's buffer.
+    fn next(&self) -> Option<u32> {
         match self.page {
-            Page::Next(number) => Ok(Some(number)),
-            Page::Taken | Page::End => Ok(None),
+            Page::Next(number) => Some(number),
+            Page::Taken | Page::End => None,
         }
     }
 }

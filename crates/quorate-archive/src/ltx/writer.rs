@@ -7,13 +7,13 @@
 
 use std::io::Write;
 
-use crate::checksum::Checksum;
-use crate::error::{Fault, Result};
-use crate::frame::{END_OF_PAGES, Encoder};
-use crate::header::Header;
-use crate::index::{Entry, IndexBuilder};
-use crate::order::PageOrder;
-use crate::stream::Sink;
+use crate::ltx::checksum::Checksum;
+use crate::ltx::error::{Fault, Result};
+use crate::ltx::frame::{END_OF_PAGES, Encoder};
+use crate::ltx::header::Header;
+use crate::ltx::index::{Entry, IndexBuilder};
+use crate::ltx::order::PageOrder;
+use crate::ltx::stream::Sink;
 
 /// Stands for the checksum of the database in the trailer.
 const NO_CHECKSUM: u64 = 0;
@@ -56,8 +56,8 @@ impl<W: Write> Writer<W> {
 
     /// Appends a page.
     ///
-    /// Fails with [`Error::Refused`](crate::Error::Refused), and appends nothing, if the format forbids the page: if
-    /// its number is not above that of the page before, if it is the lock page or beyond the end of the database, if
+    /// Fails with [`Error::Refused`](crate::ltx::Error::Refused), and appends nothing, if the format forbids the page:
+    /// if its number is not above that of the page before, if it is the lock page or beyond the end of the database, if
     /// its length is not the page size, or if a snapshot would lack the page before it.
     pub fn write_page(&mut self, number: u32, page: &[u8]) -> Result<()> {
         let expected = self.header.page_size.len();

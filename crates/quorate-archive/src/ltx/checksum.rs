@@ -8,7 +8,7 @@ use std::fmt;
 
 use crc::{CRC_64_GO_ISO, Crc, Digest, Table};
 
-use crate::header::PageSize;
+use crate::ltx::header::PageSize;
 
 /// 16 tables let the CPU work on 16 bytes at a time: 2.4 GB/s and more, where one table gives 0.4 GB/s.
 static CRC: Crc<u64, Table<16>> = Crc::<u64, Table<16>>::new(&CRC_64_GO_ISO);
@@ -52,7 +52,7 @@ impl fmt::Display for Checksum {
 /// pages.
 ///
 /// ```
-/// use quorate_archive::{Checksum, DatabaseChecksum, PageSize};
+/// use quorate_archive::ltx::{Checksum, DatabaseChecksum, PageSize};
 ///
 /// let [before, after] = [[0; 4096], [1; 4096]].map(|page| Checksum::of_page(1, &page));
 /// let mut database = DatabaseChecksum::new(PageSize::new(4096)?);
@@ -62,7 +62,7 @@ impl fmt::Display for Checksum {
 /// database.remove(1, before);
 /// database.add(1, after);
 /// assert_eq!(database.value(), after);
-/// # Ok::<(), quorate_archive::Fault>(())
+/// # Ok::<(), quorate_archive::ltx::Fault>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatabaseChecksum {

@@ -7,14 +7,14 @@
 
 use std::io::Read;
 
-use crate::checksum::Checksum;
-use crate::error::{Error, Fault, Result};
-use crate::frame::{FRAME_BYTES_MAX, FrameHeader};
-use crate::header::Header;
-use crate::index::{Entry, IndexBuilder};
-use crate::order::PageOrder;
-use crate::stream::Source;
-use crate::writer::Summary;
+use crate::ltx::checksum::Checksum;
+use crate::ltx::error::{Error, Fault, Result};
+use crate::ltx::frame::{FRAME_BYTES_MAX, FrameHeader};
+use crate::ltx::header::Header;
+use crate::ltx::index::{Entry, IndexBuilder};
+use crate::ltx::order::PageOrder;
+use crate::ltx::stream::Source;
+use crate::ltx::writer::Summary;
 
 /// Reads a file from a source.
 ///

@@ -4,11 +4,11 @@
 
 use std::io;
 
-use crate::error::{Error, Fault, Result};
-use crate::frame::FrameHeader;
-use crate::header::{HEADER_BYTES, Header};
-use crate::index::Index;
-use crate::stream::Source;
+use crate::ltx::error::{Error, Fault, Result};
+use crate::ltx::frame::FrameHeader;
+use crate::ltx::header::{HEADER_BYTES, Header};
+use crate::ltx::index::Index;
+use crate::ltx::stream::Source;
 
 /// A file or an object of which any part can be read.
 pub trait ReadAt {
@@ -45,8 +45,8 @@ const TAIL_BYTES: u64 = 32 << 10;
 /// The pages of a file, in any order.
 ///
 /// The checksum of a file covers the whole of it. So damage to a page is noticed only where it breaks the compression:
-/// to be sure, compare [`Checksum::of_page`](crate::Checksum::of_page) with a checksum from elsewhere, or read the file
-/// by a [`Reader`](crate::Reader).
+/// to be sure, compare [`Checksum::of_page`](crate::ltx::Checksum::of_page) with a checksum from elsewhere, or read the
+/// file by a [`Reader`](crate::ltx::Reader).
 pub struct Pages<S> {
     source: S,
     header: Header,

@@ -3,8 +3,8 @@
 //! Invariant: the pages that were admitted ascend, none is the lock page or beyond the end of the database, and those
 //! of a snapshot have no gap.
 
-use crate::error::Fault;
-use crate::header::Header;
+use crate::ltx::error::Fault;
+use crate::ltx::header::Header;
 
 /// Admits the pages of a file one after another.
 pub(crate) struct PageOrder {

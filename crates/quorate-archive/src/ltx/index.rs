@@ -3,10 +3,10 @@
 //! Invariant: the entries of an [`Index`] are the frames of the pages from the end of the header on, one right after
 //! the other, in ascending order of the pages.
 
-use crate::error::Fault;
-use crate::frame::{END_OF_PAGES, FRAME_BYTES_MAX};
-use crate::header::{HEADER_BYTES, Header};
-use crate::order::PageOrder;
+use crate::ltx::error::Fault;
+use crate::ltx::frame::{END_OF_PAGES, FRAME_BYTES_MAX};
+use crate::ltx::header::{HEADER_BYTES, Header};
+use crate::ltx::order::PageOrder;
 
 /// Where the frame of a page is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,8 +6,8 @@
 use std::io::Read;
 
 use super::FrameHeader;
-use crate::error::{Fault, Result};
-use crate::stream::Source;
+use crate::ltx::error::{Fault, Result};
+use crate::ltx::stream::Source;
 
 const MAGIC: u32 = 0x184D_2204;
 /// The version of LZ4 frames, in the two highest bits of the flags.

@@ -6,12 +6,14 @@
 use std::fmt;
 use std::num::NonZeroU32;
 
-use crate::error::Fault;
+use crate::ltx::error::Fault;
 
 /// The length of a header in bytes.
 pub(crate) const HEADER_BYTES: usize = 100;
 /// The offset of the node's id.
 const NODE_OFFSET: usize = 72;
+/// The length of a note in bytes.
+pub const NOTE_BYTES: usize = 20;
 const MAGIC: [u8; 4] = *b"LTX1";
 /// The file has no checksums of the database. Stock Litestream restores only such files.
 const NO_CHECKSUM: u32 = 1 << 1;
@@ -31,6 +33,8 @@ pub struct Header {
     pub timestamp: i64,
     /// Which node wrote the file, or 0.
     pub node: u64,
+    /// What the writer notes in the bytes that the format reserves. Litestream writes zeros, and ignores others.
+    pub note: [u8; NOTE_BYTES],
 }
 
 impl Header {
@@ -51,7 +55,7 @@ impl Header {
         // No checksum of the database, and no part of a `-wal`.
         bytes.resize(NODE_OFFSET, 0);
         bytes.extend(self.node.to_be_bytes());
-        bytes.resize(HEADER_BYTES, 0);
+        bytes.extend(self.note);
         bytes
     }
 
@@ -73,7 +77,7 @@ impl Header {
             return Err(Fault::DatabaseChecksum(checksum));
         }
         check_wal_source(fields.u64(), fields.u64(), fields.u64())?;
-        Ok(Self { page_size, commit, txids, timestamp, node: fields.u64() })
+        Ok(Self { page_size, commit, txids, timestamp, node: fields.u64(), note: fields.take() })
     }
 }
 

@@ -6,9 +6,9 @@ use std::io::{Read, Write};
 
 use lz4_flex::block::{CompressTable, compress_into_with_table, decompress_into};
 
-use crate::error::{Fault, Result};
-use crate::header::PageSize;
-use crate::stream::{Sink, Source};
+use crate::ltx::error::{Fault, Result};
+use crate::ltx::header::PageSize;
+use crate::ltx::stream::{Sink, Source};
 
 mod legacy;
 

@@ -6,8 +6,8 @@
 
 use std::io::{Read, Write};
 
-use crate::checksum::Running;
-use crate::error::{Error, Fault, Result};
+use crate::ltx::checksum::Running;
+use crate::ltx::error::{Error, Fault, Result};
 
 /// A source of bytes, with the offset that the reader has reached and the checksum of the bytes before it.
 pub(crate) struct Source<R> {

@@ -5,8 +5,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::error::{Error, Result};
-use crate::header::Txids;
+use crate::ltx::error::{Error, Result};
+use crate::ltx::header::Txids;
 
 /// The characters of a transaction in a file's name.
 const TXID_DIGITS: usize = 16;

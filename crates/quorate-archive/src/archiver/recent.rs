@@ -1,0 +1,42 @@
+//! The entries that were put lately, each lot in a segment of its own, which are merged into one segment later.
+//!
+//! Invariant: the entries are consecutive, and their bytes are bounded by [`SEGMENT_BYTES`] and one lot.
+
+use bytes::Bytes;
+
+use crate::entries::SEGMENT_BYTES;
+
+/// Entries that were put lately.
+#[derive(Debug, Default)]
+pub(crate) struct Recent {
+    /// The number of the first.
+    first: u64,
+    entries: Vec<Bytes>,
+    bytes: usize,
+    /// The keys of the segments that hold them.
+    keys: Vec<String>,
+}
+
+impl Recent {
+    /// Adds the entries of a segment. What was here before is forgotten if they do not follow it.
+    pub fn add(&mut self, key: String, first: u64, entries: Vec<Bytes>) {
+        if first != self.first.saturating_add(self.entries.len() as u64) {
+            *self = Self { first, ..Self::default() };
+        }
+        self.bytes = entries.iter().map(Bytes::len).fold(self.bytes, usize::saturating_add);
+        self.entries.extend(entries);
+        self.keys.push(key);
+    }
+
+    /// Whether there is so much that it should be merged now.
+    pub fn is_full(&self) -> bool {
+        self.bytes >= SEGMENT_BYTES
+    }
+
+    /// Takes everything, if it is in more than one segment: the first number, the entries, and the keys of the
+    /// segments.
+    pub fn take(&mut self) -> Option<(u64, Vec<Bytes>, Vec<String>)> {
+        let Self { first, entries, keys, .. } = std::mem::take(self);
+        (keys.len() > 1).then_some((first, entries, keys))
+    }
+}
