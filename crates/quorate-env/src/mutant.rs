@@ -122,24 +122,31 @@ pub enum Mutant {
     UsersNotPublished,
     /// A transaction that goes back to a savepoint keeps what ran after it.
     SavepointIgnored,
+    /// A capture leaves out the pages by which the database has grown since the last boundary.
+    GrowthPagesLeftOut,
+    /// A boundary of a capture counts as captured what was committed while it was read.
+    BoundaryBeforeCommit,
+    /// The pages of a boundary are read without its read transaction, so checkpoints put later pages in their place.
+    CheckpointBeforeCapture,
 }
 
 use Mutant::{
     AbsentVoterIgnored, AcknowledgedBeforeSync, AgeNotChecked, AheadByIndex, AppendNotAwaited, AppliedBeforeLogged,
-    AppliedIsRejected, CheckpointDuringHold, CheckpointWithoutSync, DeferredKeysAtBatch, DryRunNotChecked,
-    ExpiredIsFresh, ExpiredIsNotDone, ExtensionsOfProcess, FamilyNotHashed, ForwardedIsNotDone, FoundedFromDamaged,
-    HaltForgotten, ImageNotReadAgain, ImageOfPartialCheckpoint, ImagePositionOff, KeyForgotten, LeaderRestored,
-    LearnerServes, LevelNotChecked, LostIdentityReused, MigrationNotReadAgain, MoveNotAnnounced, OneIsBelieved,
-    OutcomeNotKept, OutcomesNotCompared, PipelineIsAtomic, PositionOfMain, PurgedBeforeDurable, ReadChecksIgnored,
-    ReadDamageIgnored, ReadWithoutQuorum, ReadersNotCounted, RejectedByMinority, RetryIsNew, SavepointIgnored,
-    SeedCarriedOver, SegmentReusedEarly, SessionsForgotten, SessionsOutsideTransaction, SnapshotNotKept,
-    StaleFrameAccepted, StuckNotNoted, SyncBelievedAgain, SyncErrorIgnored, TickReadsClock, TornFrameAccepted,
-    TurnLost, UsersNotPublished, VoteNotAwaited, WokenBeforeCommit,
+    AppliedIsRejected, BoundaryBeforeCommit, CheckpointBeforeCapture, CheckpointDuringHold, CheckpointWithoutSync,
+    DeferredKeysAtBatch, DryRunNotChecked, ExpiredIsFresh, ExpiredIsNotDone, ExtensionsOfProcess, FamilyNotHashed,
+    ForwardedIsNotDone, FoundedFromDamaged, GrowthPagesLeftOut, HaltForgotten, ImageNotReadAgain,
+    ImageOfPartialCheckpoint, ImagePositionOff, KeyForgotten, LeaderRestored, LearnerServes, LevelNotChecked,
+    LostIdentityReused, MigrationNotReadAgain, MoveNotAnnounced, OneIsBelieved, OutcomeNotKept, OutcomesNotCompared,
+    PipelineIsAtomic, PositionOfMain, PurgedBeforeDurable, ReadChecksIgnored, ReadDamageIgnored, ReadWithoutQuorum,
+    ReadersNotCounted, RejectedByMinority, RetryIsNew, SavepointIgnored, SeedCarriedOver, SegmentReusedEarly,
+    SessionsForgotten, SessionsOutsideTransaction, SnapshotNotKept, StaleFrameAccepted, StuckNotNoted,
+    SyncBelievedAgain, SyncErrorIgnored, TickReadsClock, TornFrameAccepted, TurnLost, UsersNotPublished,
+    VoteNotAwaited, WokenBeforeCommit,
 };
 
 impl Mutant {
     /// All mutants.
-    pub const ALL: [Self; 56] = [
+    pub const ALL: [Self; 59] = [
         AcknowledgedBeforeSync,
         SyncErrorIgnored,
         StaleFrameAccepted,
@@ -196,6 +203,9 @@ impl Mutant {
         MoveNotAnnounced,
         UsersNotPublished,
         SavepointIgnored,
+        GrowthPagesLeftOut,
+        BoundaryBeforeCommit,
+        CheckpointBeforeCapture,
     ];
 
     /// The mutant with this name, as [`std::fmt::Debug`] prints it.

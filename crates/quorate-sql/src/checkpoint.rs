@@ -150,9 +150,10 @@ pub(crate) fn bound_wal(shared: &Shared, _pass: &Pass, conn: &Attached) -> Resul
             break;
         }
     }
-    // A short wait for readers keeps them from starving checkpoints for ever. An old snapshot would outlast the wait.
+    // A short wait for readers keeps them from starving checkpoints for ever. An old snapshot or a boundary would
+    // outlast the wait.
     let is_behind = generation.wal_bytes() >= shared.options.checkpoint_bytes.saturating_mul(2);
-    let is_behind = is_behind && !shared.readers.keeps_old();
+    let is_behind = is_behind && !shared.keeps_old();
     let mode = if is_behind { ffi::SQLITE_CHECKPOINT_FULL } else { ffi::SQLITE_CHECKPOINT_PASSIVE };
     let result = under_writer_lock(shared, generation, mode, FULL_WAIT)?;
     shared.metrics.checkpoints.observe(begun.elapsed());
@@ -262,7 +263,7 @@ impl Checkpointer {
         let conn = self.conn(generation)?;
         let is_complete = bound_wal(&shared, &pass, conn)?;
         self.done_at = is_complete.then(|| (generation.number(), generation.wal_bytes()));
-        Ok(Step::WaitFor(if !is_complete && shared.readers.keeps_old() { TICK } else { RETRY }))
+        Ok(Step::WaitFor(if !is_complete && shared.keeps_old() { TICK } else { RETRY }))
     }
 
     /// The connection that runs in parallel with the writer, opened on the current generation if there is none.

@@ -24,6 +24,7 @@ use crate::extensions::Extensions;
 use crate::usage::TempSpace;
 use crate::vfs;
 use crate::vfs::marks::Marks;
+use crate::vfs::pages::PageMarks;
 use crate::vfs::watch::{self, Role, Watched};
 
 mod damage;
@@ -147,20 +148,24 @@ impl Generation {
         self.main.read_at(buf, at)
     }
 
+    /// Opens the `-wal` to read it without SQLite. Unlike the other files, the `-wal` carries no locks and may be
+    /// opened and closed freely.
+    pub(crate) fn open_wal(&self, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+        self.disk.open(&self.dir.join(format!("{DATABASE_FILE}-wal")), mode)
+    }
+
     /// Makes the writes to the database file durable.
     pub(crate) fn sync_main(&self) -> io::Result<()> {
         self.sync(Role::Main, || self.main.sync_data())
     }
 
-    /// Makes everything committed so far durable by a sync of the `-wal`. Unlike the other files, the `-wal` carries no
-    /// locks and may be opened and closed freely.
+    /// Makes everything committed so far durable by a sync of the `-wal`.
     pub(crate) fn sync_wal(&self) -> io::Result<()> {
         // One thread at a time: the system does not report an earlier failed sync to a handle that is opened
         // afterwards.
         let mut name_durable = lock(&self.wal_name_durable);
-        let path = self.dir.join(format!("{DATABASE_FILE}-wal"));
         let end = self.wal_bytes();
-        match self.disk.open(&path, OpenMode::ReadWrite) {
+        match self.open_wal(OpenMode::ReadWrite) {
             Ok(wal) => self.sync(Role::Wal, || wal.sync_data())?,
             // Nothing was written yet. The main file holds everything, and was made durable when it was created.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -189,6 +194,11 @@ impl Generation {
     /// Starts to record which blocks of the database file are written.
     pub(crate) fn marks(&self) -> Arc<Marks> {
         self.watched.marks()
+    }
+
+    /// Starts to record which pages are written to the `-wal`, in place of an earlier record.
+    pub(crate) fn page_marks(&self, page_size: u32) -> Arc<PageMarks> {
+        self.watched.page_marks(page_size)
     }
 
     /// The number of reads of its files by SQLite that the system has failed.

@@ -4,7 +4,8 @@
 //! [`quorate_apply`], which sees the database as a [`machine`]; readers
 //! run on the threads of their callers ([`readers`]); only the store runs checkpoints ([`checkpoint`]); an [`image`] is
 //! the database file itself, sent while the store keeps working; a [`generation`] is the directory that holds one
-//! database, replaced as a whole when an image is installed; a [`backup`] is an image in a separate file.
+//! database, replaced as a whole when an image is installed; a [`backup`] is an image in a separate file; a [`capture`]
+//! reads the pages that commits have changed.
 //!
 //! # Invariants
 //!
@@ -24,6 +25,7 @@
 mod ffi;
 
 pub mod backup;
+pub mod capture;
 pub mod checkpoint;
 pub mod connection;
 pub mod error;

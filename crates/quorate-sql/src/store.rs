@@ -16,6 +16,7 @@ use quorate_env::{Env, Instant, lock, timeout_at};
 use quorate_model::{Applied, Entry, ImageSink, ImageSource, OnApplied, RunningStatement, StateMachine, StoreFault};
 use tokio::sync::watch;
 
+use crate::capture::Capture;
 use crate::checkpoint::Checkpointer;
 use crate::error::OpenError;
 use crate::generation::{Generation, Generations};
@@ -200,6 +201,11 @@ impl SqlStore {
     /// The waiters for topics that entries touch. Installing an image wakes all of them.
     pub fn waits(&self) -> &Waits {
         &self.shared().waits
+    }
+
+    /// Begins a capture of changed pages. A store has one at a time.
+    pub fn capture(&self) -> Result<Capture, StoreFault> {
+        Capture::begin(self.shared())
     }
 
     /// The measurements of the store so far.

@@ -1,8 +1,9 @@
 //! The VFS through which SQLite reaches files and the clock: a thin layer over another VFS, its base.
 //!
 //! The base VFS does the file I/O and the locking. The layer supplies the time ([`clock`]), counts failed writes
-//! ([`failed_writes`]), records which blocks of a database file were written ([`marks`]) and passes readers' locks on
-//! to the next reader ([`shm`](crate::ffi::shm)). docs/decisions/0003 says why it is a layer.
+//! ([`failed_writes`]), records which blocks of a database file ([`marks`]) and which pages in its `-wal` ([`pages`])
+//! were written, and passes readers' locks on to the next reader ([`shm`](crate::ffi::shm)). docs/decisions/0003 says
+//! why it is a layer.
 //!
 //! Invariants: a layer is registered once for each base and never removed. It is never SQLite's default VFS, so other
 //! uses of SQLite in the process are not affected.
@@ -16,6 +17,7 @@ use quorate_env::lock;
 pub mod clock;
 mod faults;
 pub mod marks;
+pub(crate) mod pages;
 pub(crate) mod watch;
 pub(crate) mod writes;
 

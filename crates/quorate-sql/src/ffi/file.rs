@@ -236,8 +236,13 @@ unsafe extern "C" fn write(file: *mut ffi::sqlite3_file, bytes: *const c_void, l
     // The marks are added after the write, whether it failed or not. A sender that takes the marks and then reads
     // therefore sees the new bytes, or finds the marks next time.
     if let Some((watched, role)) = watched {
-        let len = u64::try_from(len).unwrap_or(0);
-        watched.wrote(role, u64::try_from(at).unwrap_or(0), len);
+        let (at, len) = (u64::try_from(at).unwrap_or(0), u64::try_from(len).unwrap_or(0));
+        watched.wrote(role, at, len);
+        if role == Role::Wal {
+            // SAFETY: SQLite passes as many bytes as it says, and they stay as they are during the call.
+            let bytes = unsafe { std::slice::from_raw_parts(bytes.cast(), usize::try_from(len).unwrap_or(0)) };
+            watched.wrote_frames(at, bytes);
+        }
         if code == ffi::SQLITE_OK && watched.wants_sync(role, len) {
             // SAFETY: the file is still open.
             return unsafe { sync(file, ffi::SQLITE_SYNC_NORMAL | ffi::SQLITE_SYNC_DATAONLY) };

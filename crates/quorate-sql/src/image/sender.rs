@@ -1,6 +1,7 @@
 //! Sends an image.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -107,6 +108,7 @@ impl Sender {
             self.held = Some((pass, applied));
             return self.gather();
         }
+        self.shared.image_waits.store(true, Ordering::Release);
         let since = *self.hold_tried_since.get_or_insert_with(Instant::now);
         if since.elapsed() > HOLD_TRIED_FOR {
             return Err(lost("readers kept the checkpoint from completing"));

@@ -1,6 +1,6 @@
 //! State that the handle, the writer, the checkpointer and the images of one store share.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use quorate_apply::Users;
@@ -50,6 +50,11 @@ impl Slots {
         let free = |taken: usize| (taken < max).then(|| taken.saturating_add(1));
         self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, free).ok().map(|_| Slot(Arc::clone(&self.0)))
     }
+
+    /// Whether any slot is taken.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.0.load(Ordering::Acquire) > 0
+    }
 }
 
 impl Drop for Slot {
@@ -65,6 +70,10 @@ pub(crate) struct Shared {
     pub(crate) gate: Arc<Gate>,
     pub(crate) senders: Slots,
     pub(crate) receivers: Slots,
+    pub(crate) captures: Slots,
+    pub(crate) boundaries: Slots,
+    /// Whether a read transaction kept an image from its hold since the last boundary began.
+    pub(crate) image_waits: AtomicBool,
     pub(crate) writer: Signal,
     pub(crate) checkpointer: Signal,
     pub(crate) applied: watch::Sender<Applied>,
@@ -122,6 +131,9 @@ impl Shared {
             gate: Arc::new(Gate::new(checkpointer.clone())),
             senders: Slots::default(),
             receivers: Slots::default(),
+            captures: Slots::default(),
+            boundaries: Slots::default(),
+            image_waits: AtomicBool::new(false),
             applied: watch::Sender::new(core.applied().clone()),
             fault: watch::Sender::new(None),
             metrics,
@@ -218,6 +230,11 @@ impl Shared {
         self.validator.switch();
         self.waits.wake_all();
         self.checkpointer.wake();
+    }
+
+    /// Whether a read transaction is open that may last much longer than a checkpoint should wait.
+    pub(crate) fn keeps_old(&self) -> bool {
+        self.readers.keeps_old() || self.boundaries.is_taken()
     }
 
     /// The fault that stops applying until an image is installed.

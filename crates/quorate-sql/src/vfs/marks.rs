@@ -78,9 +78,23 @@ impl Blocks {
         }
     }
 
+    /// Adds all blocks of another set.
+    pub fn merge(&mut self, other: &Self) {
+        if self.words.len() < other.words.len() {
+            self.words.resize(other.words.len(), 0);
+        }
+        self.words.iter_mut().zip(&other.words).for_each(|(word, other)| *word |= other);
+        self.count = self.words.iter().map(|word| u64::from(word.count_ones())).sum();
+    }
+
     /// Returns the number of blocks.
     pub fn count(&self) -> u64 {
         self.count
+    }
+
+    /// Returns the blocks in order.
+    pub fn iter(&self) -> impl Iterator<Item = u64> {
+        std::iter::successors(self.next_at(0), |last| self.next_at(last.saturating_add(1)))
     }
 
     /// Returns the first run of consecutive blocks at or after `from`, cut to `max` blocks: its first number and its

@@ -8,11 +8,13 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
+use arc_swap::ArcSwapWeak;
 use quorate_env::lock;
 use quorate_env::mutant::Mutant;
 
 use super::VfsError;
 use super::marks::Marks;
+use super::pages::PageMarks;
 use crate::ffi;
 
 /// The most bytes that are written to a file before it is synced.
@@ -44,6 +46,8 @@ pub(crate) struct Watched {
     pub(crate) locks: ffi::shm::Locks,
     /// The marks to which writes to the main file are added.
     marks: Mutex<Vec<Weak<Marks>>>,
+    /// The marks to which the frames of the `-wal` are added, if there is a capture.
+    page_marks: ArcSwapWeak<PageMarks>,
     /// The failures that tests inject.
     #[cfg(test)]
     pub(crate) faults: super::faults::Faults,
@@ -85,6 +89,21 @@ impl Watched {
         all.retain(|marks| marks.strong_count() > 0);
         all.push(Arc::downgrade(&marks));
         marks
+    }
+
+    /// Returns new marks of pages, which replace earlier ones. From now on each frame written to the `-wal` is added to
+    /// them, until they are dropped.
+    pub(crate) fn page_marks(&self, page_size: u32) -> Arc<PageMarks> {
+        let marks = Arc::new(PageMarks::new(page_size));
+        self.page_marks.store(Arc::downgrade(&marks));
+        marks
+    }
+
+    /// Records the content of a write to the `-wal`, if there is a capture.
+    pub(crate) fn wrote_frames(&self, at: u64, bytes: &[u8]) {
+        if let Some(marks) = self.page_marks.load().upgrade() {
+            marks.add(at, bytes);
+        }
     }
 
     /// Returns the number of bytes of the `-wal` from its start to the end of the last write, or 0 before the first
