@@ -29,6 +29,8 @@ pub struct ConsensusConfig {
     pub durability: Durability,
     /// How many bytes of applied and durable log are kept for followers that lag. The rest is purged.
     pub keep_log_bytes: u64,
+    /// How many bytes of the log are kept for an archive that lags ([`Group::keep_from`](crate::Group::keep_from)).
+    pub keep_for_archive_bytes: u64,
     /// The size of one file of the log in bytes. The same number of bytes of the newest entries is kept in memory.
     pub log_segment_bytes: u64,
     /// The highest format level that this program understands.
@@ -82,6 +84,9 @@ impl Default for Timing {
 
 /// The default of [`ConsensusConfig::keep_log_bytes`].
 pub const KEEP_LOG_BYTES: u64 = 64 << 20;
+
+/// The default of [`ConsensusConfig::keep_for_archive_bytes`].
+pub const KEEP_FOR_ARCHIVE_BYTES: u64 = 1 << 30;
 
 /// The default of [`ConsensusConfig::log_segment_bytes`].
 pub const LOG_SEGMENT_BYTES: u64 = 64 << 20;

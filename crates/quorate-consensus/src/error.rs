@@ -180,6 +180,33 @@ impl ReadPositionError {
     }
 }
 
+/// Why entries of the log can't be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EntriesError {
+    /// The log no longer holds the entry.
+    #[error("the log no longer holds entry {from}: it begins with entry {first}; what came before is in the database")]
+    Purged {
+        /// The entry that was asked for.
+        from: u64,
+        /// The first entry that the log holds, or will hold if it holds none.
+        first: u64,
+    },
+    /// The log can't be read.
+    #[error("the log can't be read: {0}")]
+    Log(#[source] quorate_wal::ReadError),
+    /// The node has stopped.
+    #[error("the node is stopped")]
+    Stopped,
+}
+
+impl EntriesError {
+    /// Whether the same call may succeed later without a change by an operator.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Self::Log(error) if error.is_retryable())
+    }
+}
+
 /// Why a change of the members was not made, or is not confirmed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

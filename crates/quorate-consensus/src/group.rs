@@ -18,6 +18,7 @@ use quorate_wire::StreamReceiver;
 use tokio::sync::watch;
 
 use crate::Member;
+use crate::archive::Kept;
 use crate::combiner::{Combiner, HOLD_MAX, Hold};
 use crate::config::ConsensusConfig;
 use crate::error::{Ended, ProposeError, ReadPositionError};
@@ -47,6 +48,8 @@ pub struct Group {
     /// When messages of the leader have arrived.
     pub(crate) leader_contact: Arc<LeaderContact>,
     pub(crate) metrics: Arc<GroupMetrics>,
+    /// What the log keeps for the archive.
+    pub(crate) kept: Arc<Kept>,
 }
 
 /// The groups of a node.

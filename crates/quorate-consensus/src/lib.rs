@@ -3,7 +3,8 @@
 //! [`Consensus::start`] opens the node's log, finds or founds its cluster, opens the stores and runs the core of each
 //! group. [`Group::propose`] then replicates an encoded proposal and returns its outcome, and [`Group::read_position`]
 //! returns the position up to which a linearizable read must see the state. [`Consensus::status`] returns the members,
-//! which [`Consensus::admit`] and [`Consensus::remove`] change. The layers above answer their own methods through a
+//! which [`Consensus::admit`] and [`Consensus::remove`] change. [`Group::entries`] reads the log for an
+//! archive. The layers above answer their own methods through a
 //! [`Service`]. [`inspect`] decodes the contents of a log.
 //!
 //! # Invariants
@@ -17,6 +18,7 @@
 
 #![forbid(unsafe_code)]
 
+mod archive;
 mod belong;
 mod birth;
 mod combiner;
@@ -58,9 +60,10 @@ mod tests;
 mod ticks;
 mod verdict;
 
+pub use archive::LoggedEntry;
 pub use combiner::{HOLD_MAX, Hold};
-pub use config::{ConsensusConfig, KEEP_LOG_BYTES, LOG_SEGMENT_BYTES, Timing};
-pub use error::{Ended, MembershipError, ProposeError, ReadPositionError, StartError};
+pub use config::{ConsensusConfig, KEEP_FOR_ARCHIVE_BYTES, KEEP_LOG_BYTES, LOG_SEGMENT_BYTES, Timing};
+pub use error::{Ended, EntriesError, MembershipError, ProposeError, ReadPositionError, StartError};
 pub use group::Group;
 pub use identity::ClusterId;
 pub use images::{ImageError, ImagePieces, take_image};

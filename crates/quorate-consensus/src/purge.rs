@@ -7,6 +7,7 @@
 //!   answer may need everything.
 //! - The groups of a node share files, which are freed from the oldest on. So a group gives up what lies in files that
 //!   would hold more than all groups together may keep, even if a member needs it: that member gets an image.
+//! - What the archive has not read yet is kept, up to a limit of its own ([`Kept`](crate::archive::Kept)).
 
 use std::time::Duration;
 
@@ -79,7 +80,7 @@ impl Purger {
 
     /// Returns the index up to which the log can be purged now, if there is something to purge.
     fn limit(&self, rests: bool) -> Option<u64> {
-        let Group { log, config, raft, store, images, .. } = &self.0;
+        let Group { log, config, raft, store, images, kept, .. } = &self.0;
         let floor = log.purged().map_or(0, |id| id.index);
         let by_bytes = log.wal().index_at_bytes_before_end(log.group(), config.keep_log_bytes);
         let by_need = if rests { self.applied_by_others() } else { None };
@@ -93,7 +94,8 @@ impl Purger {
             let metrics = metrics.borrow_watched();
             metrics.replication.as_ref().and_then(|all| all.get(&id).copied().flatten()).map(|id| id.index)
         });
-        Some(wanted.min(durable).min(images)).filter(|index| *index > floor)
+        let wanted = Some(wanted.min(durable).min(images)).filter(|index| *index > floor)?;
+        kept.limit(log, wanted, config.keep_for_archive_bytes).filter(|index| *index > floor)
     }
 
     /// Returns the index up to which all other members have applied the log, if all of them have answered lately.

@@ -198,6 +198,7 @@ impl Group {
             stages,
             leader_contact,
             metrics,
+            kept: Arc::default(),
         };
         tasks.extend([
             task(env, gatherer.run()),

@@ -7,6 +7,7 @@
     reason = "a test that fails may panic"
 )]
 
+mod archive;
 mod cluster;
 mod combiner;
 mod groups;

@@ -43,7 +43,7 @@ mod state;
 mod stuck;
 
 use log::logged;
-pub(crate) use log::{reject, rejections};
+pub(crate) use log::{reject, rejections, scan as scan_rejections};
 use state::{FailedEntry, State};
 
 /// The number of consecutive unclean ends at the same applied entry after which a node applies one entry at a time.

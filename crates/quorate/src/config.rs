@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use quorate_consensus::{ConsensusConfig, KEEP_LOG_BYTES, LOG_SEGMENT_BYTES, Member};
+use quorate_consensus::{ConsensusConfig, KEEP_FOR_ARCHIVE_BYTES, KEEP_LOG_BYTES, LOG_SEGMENT_BYTES, Member};
 use quorate_model::TokenHash;
 use quorate_model::limits::FORMAT_LEVEL;
 use quorate_sql::extensions::Extensions;
@@ -247,6 +247,7 @@ impl Config {
             durability: self.durability,
             keep_log_bytes: self.keep_log_bytes,
             level: FORMAT_LEVEL,
+            keep_for_archive_bytes: KEEP_FOR_ARCHIVE_BYTES,
             log_segment_bytes: LOG_SEGMENT_BYTES,
             had_store: false,
         }

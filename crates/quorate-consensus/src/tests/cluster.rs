@@ -16,8 +16,8 @@ use quorate_wire::{CallFailure, FailureKind, PeerInfo, Secret, StreamReceiver, S
 
 use super::store::MemStore;
 use crate::{
-    Consensus, ConsensusConfig, Durability, KEEP_LOG_BYTES, Member, OpenStore, ProposeError, Service, StartError,
-    Timing,
+    Consensus, ConsensusConfig, Durability, KEEP_FOR_ARCHIVE_BYTES, KEEP_LOG_BYTES, Member, OpenStore, ProposeError,
+    Service, StartError, Timing,
 };
 
 pub(super) const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -56,6 +56,8 @@ pub(super) struct Cluster {
     acknowledged: Mutex<Vec<Bytes>>,
     /// The size of the log that nodes keep.
     pub(super) keep_log_bytes: u64,
+    /// The size of the log that nodes keep for an archive.
+    pub(super) keep_for_archive_bytes: u64,
     /// The durabilities in the configurations; fsync for nodes that are not in this map.
     pub(super) durability: Mutex<BTreeMap<&'static str, Durability>>,
     /// The port of all nodes in the lists of members, if it was changed.
@@ -72,6 +74,7 @@ impl Cluster {
             stores: Mutex::new(stores),
             beside: None,
             keep_log_bytes: KEEP_LOG_BYTES,
+            keep_for_archive_bytes: KEEP_FOR_ARCHIVE_BYTES,
             nodes: Arc::default(),
             failed: Arc::default(),
             acknowledged: Mutex::default(),
@@ -91,7 +94,8 @@ impl Cluster {
         }
         let (nodes, failed, inside) = (Arc::clone(&self.nodes), Arc::clone(&self.failed), env.clone());
         let durability = self.durability.lock().unwrap().get(name).copied().unwrap_or_default();
-        let mut config = ConsensusConfig { durability, keep_log_bytes: self.keep_log_bytes, ..config(name) };
+        let (keep_log_bytes, keep_for_archive_bytes) = (self.keep_log_bytes, self.keep_for_archive_bytes);
+        let mut config = ConsensusConfig { durability, keep_log_bytes, keep_for_archive_bytes, ..config(name) };
         if let Some(port) = *self.listed.lock().unwrap() {
             config.members.iter_mut().for_each(|member| member.addr = format!("{}:{port}", member.name));
         }
@@ -235,6 +239,7 @@ pub(super) fn config(name: &str) -> ConsensusConfig {
         timing: Timing { silence: Duration::from_secs(3), ..Timing::default() },
         durability: Durability::default(),
         keep_log_bytes: KEEP_LOG_BYTES,
+        keep_for_archive_bytes: KEEP_FOR_ARCHIVE_BYTES,
         log_segment_bytes: LOG_SEGMENT_BYTES,
         had_store: false,
     }

@@ -9,15 +9,15 @@ use super::cluster::{Cluster, LOG_SEGMENT_BYTES, born};
 use crate::Consensus;
 
 /// The maximum number of bytes of an idle log that has shrunk.
-const RESTING_BYTES: u64 = 2 * LOG_SEGMENT_BYTES;
+pub(super) const RESTING_BYTES: u64 = 2 * LOG_SEGMENT_BYTES;
 
-async fn write_much(cluster: &Cluster, name: &str) {
+pub(super) async fn write_much(cluster: &Cluster, name: &str) {
     for number in 0..40 {
         cluster.write(&format!("{name} {number} {}", "x".repeat(10_000))).await;
     }
 }
 
-async fn until_all_rest(cluster: &Cluster, nodes: &[Consensus]) {
+pub(super) async fn until_all_rest(cluster: &Cluster, nodes: &[Consensus]) {
     cluster.until("rest", || nodes.iter().all(|node| node.log_bytes() <= RESTING_BYTES)).await;
 }
 

@@ -12,8 +12,8 @@ use quorate_apply::waits::Waits;
 use quorate_model::codec::decode_proposal;
 use quorate_model::limits::FORMAT_LEVEL;
 use quorate_model::{
-    Applied, Entry, Failure, FailureKind, ImageSink, ImageSource, LogId, OnApplied, Outcome, Payload, Reply,
-    RunningStatement, StateMachine, StoreFault, StoreIdentity, Topic, WholeImage,
+    Applied, Entry, Failure, FailureKind, ImageSink, ImageSource, LogId, OnApplied, Outcome, Payload, REJECTIONS_MAX,
+    Reply, RunningStatement, StateMachine, StoreFault, StoreIdentity, Topic, WholeImage,
 };
 
 #[derive(Clone, Debug, Default)]
@@ -197,7 +197,8 @@ impl StateMachine for MemStore {
     }
 
     fn rejections(&self) -> Vec<u64> {
-        self.kept().rejected
+        let all = self.kept().rejected;
+        all.get(all.len().saturating_sub(REJECTIONS_MAX)..).unwrap_or_default().to_vec()
     }
 
     fn condemn(&self, fault: &StoreFault) {
