@@ -1,7 +1,9 @@
-//! A backup: an image stored as a plain SQLite file, for any `sqlite3` and for [`restore`].
+//! A backup: an image stored as a plain SQLite file, for any `sqlite3` and for [`restore`]. [`Replay`] makes one from
+//! the files of an archive.
 //!
 //! Invariants:
-//! - A file under its final name is complete, verified and durable: it is built under another name and renamed last.
+//! - A file under its final name is complete, verified and durable: it is built under another name and renamed last. A
+//!   replay leaves the name to its caller.
 //! - A backup carries a checksum over all of it ([`seal`]), which is checked before anything is restored from it.
 //! - A backup needs no other file: its journal mode is `delete`. If a `-wal` or a journal of that name exists, no
 //!   backup is written and none is read, because SQLite would treat that file as a part of it.
@@ -25,11 +27,13 @@ use crate::image::{self, Intake};
 use crate::records::{applied_row, sessions};
 use crate::vfs;
 
+mod replay;
 mod restore;
 mod seal;
 #[cfg(test)]
 mod tests;
 
+pub use replay::Replay;
 pub use restore::{epoch_of, restore};
 
 /// The suffix of a backup under construction. The next backup replaces one that a killed process left.
@@ -89,6 +93,35 @@ pub enum FileError {
         /// What this version does not know.
         what: String,
     },
+    /// The data need functions or collations that this program does not register.
+    #[error("{} can't be used by this program: {what}; use the program that the nodes run", path.display())]
+    Extensions {
+        /// The file.
+        path: PathBuf,
+        /// What is missing.
+        what: String,
+    },
+    /// Entries are missing.
+    #[error("{}: entry {found} came after entry {after}; the entries between them are missing", path.display())]
+    Gap {
+        /// The file.
+        path: PathBuf,
+        /// The last entry before the gap.
+        after: u64,
+        /// The first entry after the gap.
+        found: u64,
+    },
+    /// An entry takes more time or memory than this machine has.
+    #[error("{}: entry {index}: {fault}; try again on another machine", path.display())]
+    Entry {
+        /// The file.
+        path: PathBuf,
+        /// The entry.
+        index: u64,
+        /// Why it can't be applied.
+        #[source]
+        fault: StoreFault,
+    },
     /// The received image is incomplete.
     #[error("the backup is not whole: {0}; try again")]
     Lost(String),
@@ -105,7 +138,7 @@ pub enum FileError {
 impl FileError {
     /// Whether the same call may succeed later without intervention.
     pub fn is_retryable(&self) -> bool {
-        matches!(self, Self::Lost(_) | Self::Disk { .. })
+        matches!(self, Self::Lost(_) | Self::Disk { .. } | Self::Entry { .. })
     }
 
     fn disk(path: &Path) -> impl FnOnce(io::Error) -> Self {
@@ -124,6 +157,15 @@ impl FileError {
             | StoreFault::Slow(_)
             | StoreFault::Stuck(_)
             | StoreFault::Closed => Self::Disk { path, source: Cause::from(fault) },
+        }
+    }
+
+    /// The error for a fault which says that extensions are missing.
+    fn extensions(path: &Path) -> impl FnOnce(StoreFault) -> Self {
+        let path = path.to_path_buf();
+        |fault| match fault {
+            StoreFault::Unsupported(what) => Self::Extensions { path, what },
+            fault => Self::fault(&path)(fault),
         }
     }
 

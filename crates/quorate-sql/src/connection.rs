@@ -131,6 +131,19 @@ pub(crate) fn open_alone(vfs: &str, path: &Path) -> Result<Connection, OpenError
     open(vfs, path, OpenFlags::SQLITE_OPEN_READ_WRITE)
 }
 
+/// Opens, for writing, a database that is not open elsewhere and that is lost if the process ends: nothing is synced,
+/// and what a transaction needs for its rollback is in a journal, so that no `-wal` grows.
+pub(crate) fn open_replay(vfs: &str, path: &Path, cache_bytes: u32) -> Result<Connection, OpenError> {
+    let conn = open_alone(vfs, path)?;
+    set_journal_mode(&conn, path, "truncate")?;
+    let run = || {
+        conn.pragma_update(None, "synchronous", "OFF")?;
+        set_cache(&conn, cache_bytes)
+    };
+    run().map_err(OpenError::sqlite(path))?;
+    Ok(conn)
+}
+
 /// Changes the journal mode of a database that is not open elsewhere. Once the connection is closed, no journal or
 /// `-wal` with content is left next to the file.
 pub(crate) fn set_journal_mode(conn: &Connection, path: &Path, mode: &str) -> Result<(), OpenError> {

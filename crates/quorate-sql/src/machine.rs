@@ -140,4 +140,4 @@ impl SqlMachine {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

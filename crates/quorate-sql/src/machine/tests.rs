@@ -13,6 +13,7 @@ use quorate_model::{
 
 use super::{Applier, SqlMachine};
 use crate::extensions::Extensions;
+use crate::ffi::control;
 use crate::generation::Generations;
 use crate::{connection, logical_hash};
 
@@ -20,7 +21,7 @@ mod budget;
 mod bulk;
 mod dedup;
 mod dry_run;
-mod equal;
+pub(crate) mod equal;
 mod faults;
 mod hostile;
 mod names;
@@ -33,13 +34,13 @@ mod returned;
 mod schema;
 mod suite;
 
-pub(super) const SECOND: u64 = 1_000_000_000;
-pub(super) const START: u64 = 1_700_000_000 * SECOND;
+pub(crate) const SECOND: u64 = 1_000_000_000;
+pub(crate) const START: u64 = 1_700_000_000 * SECOND;
 
-pub(super) const IDENTITY: StoreIdentity = StoreIdentity { cluster: 7, epoch: Epoch(1), group: GroupId::MAIN };
+pub(crate) const IDENTITY: StoreIdentity = StoreIdentity { cluster: 7, epoch: Epoch(1), group: GroupId::MAIN };
 
 /// A database to which entries are applied.
-pub(super) struct Node {
+pub(crate) struct Node {
     applier: Option<Applier>,
     generations: Generations,
     _dir: tempfile::TempDir,
@@ -47,7 +48,7 @@ pub(super) struct Node {
 }
 
 impl Node {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let generations = Generations::open(Env::real().disk(), dir.path(), 4096, Extensions::default()).unwrap();
         let mut node = Self { applier: None, generations, _dir: dir, next: 1 };
@@ -56,7 +57,7 @@ impl Node {
     }
 
     /// A node on which these statements were applied, one entry each.
-    pub(super) fn with(setup: &[&str]) -> Self {
+    pub(crate) fn with(setup: &[&str]) -> Self {
         let mut node = Self::new();
         for sql in setup {
             node.ok(sql);
@@ -64,11 +65,11 @@ impl Node {
         node
     }
 
-    pub(super) fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.restart_with_cache(1 << 20);
     }
 
-    pub(super) fn restart_with_cache(&mut self, bytes: u32) {
+    pub(crate) fn restart_with_cache(&mut self, bytes: u32) {
         self.applier = None;
         let conn = connection::open_writer(&self.generations.current(), bytes).unwrap();
         self.applier = Some(
@@ -76,15 +77,15 @@ impl Node {
         );
     }
 
-    pub(super) fn applier(&mut self) -> &mut Applier {
+    pub(crate) fn applier(&mut self) -> &mut Applier {
         self.applier.as_mut().unwrap()
     }
 
-    pub(super) fn conn(&self) -> &rusqlite::Connection {
+    pub(crate) fn conn(&self) -> &rusqlite::Connection {
         self.applier.as_ref().unwrap().machine().connection()
     }
 
-    pub(super) fn apply(&mut self, entries: &[Entry]) -> Vec<Outcome> {
+    pub(crate) fn apply(&mut self, entries: &[Entry]) -> Vec<Outcome> {
         let mut outcomes = Vec::new();
         while outcomes.len() < entries.len() {
             self.applier().apply_batch(&entries[outcomes.len()..], &mut outcomes).unwrap();
@@ -94,12 +95,12 @@ impl Node {
     }
 
     /// Applies entries of which one can't be applied, and returns the fault.
-    pub(super) fn fault(&mut self, entries: &[Entry]) -> StoreFault {
+    pub(crate) fn fault(&mut self, entries: &[Entry]) -> StoreFault {
         self.apply_up_to_fault(entries, &mut Vec::new())
     }
 
     /// The same, and returns the outcomes of the entries before it.
-    pub(super) fn apply_up_to_fault(&mut self, entries: &[Entry], outcomes: &mut Vec<Outcome>) -> StoreFault {
+    pub(crate) fn apply_up_to_fault(&mut self, entries: &[Entry], outcomes: &mut Vec<Outcome>) -> StoreFault {
         loop {
             let left = &entries[outcomes.len()..];
             assert!(!left.is_empty(), "all were applied");
@@ -109,77 +110,87 @@ impl Node {
         }
     }
 
+    /// The database file, once everything is in it.
+    pub(crate) fn file(&self) -> Vec<u8> {
+        let done = control::checkpoint(self.conn(), rusqlite::ffi::SQLITE_CHECKPOINT_TRUNCATE);
+        assert_eq!(done.code, rusqlite::ffi::SQLITE_OK);
+        let main = self.generations.current().main().clone();
+        let mut bytes = vec![0; main.len().unwrap().try_into().unwrap()];
+        main.read_exact_at(&mut bytes, 0).unwrap();
+        bytes
+    }
+
     /// Applies a proposal alone.
-    pub(super) fn propose(&mut self, proposal: &Proposal) -> Outcome {
+    pub(crate) fn propose(&mut self, proposal: &Proposal) -> Outcome {
         self.apply(&[entry(self.next, proposal)]).remove(0)
     }
 
-    pub(super) fn run(&mut self, statements: Vec<Statement<Param>>) -> Outcome {
+    pub(crate) fn run(&mut self, statements: Vec<Statement<Param>>) -> Outcome {
         self.propose(&Proposal::new(
             None,
             statements.into_iter().map(|statement| SqlCommand::Statement(statement).into()).collect(),
         ))
     }
 
-    pub(super) fn sql(&mut self, sql: &str) -> Result<StatementResult, Failure> {
+    pub(crate) fn sql(&mut self, sql: &str) -> Result<StatementResult, Failure> {
         self.run(vec![statement(sql, vec![])]).map(|reply| only(&reply))
     }
 
-    pub(super) fn ok(&mut self, sql: &str) -> StatementResult {
+    pub(crate) fn ok(&mut self, sql: &str) -> StatementResult {
         self.sql(sql).unwrap_or_else(|failure| panic!("{sql}: {failure:?}"))
     }
 
-    pub(super) fn fails(&mut self, sql: &str) -> Failure {
+    pub(crate) fn fails(&mut self, sql: &str) -> Failure {
         self.sql(sql).expect_err(sql)
     }
 
     /// The first value of the first row of a query.
-    pub(super) fn value(&mut self, sql: &str) -> Value {
+    pub(crate) fn value(&mut self, sql: &str) -> Value {
         self.ok(sql).rows[0][0].clone()
     }
 
-    pub(super) fn hashes(&self) -> (u128, u128, u64) {
+    pub(crate) fn hashes(&self) -> (u128, u128, u64) {
         let conn = self.conn();
         let hash = self.applier.as_ref().unwrap().outcome_hash();
         (logical_hash::user(conn).unwrap(), logical_hash::reserved(conn).unwrap(), hash)
     }
 }
 
-pub(super) fn only(reply: &Reply) -> StatementResult {
+pub(crate) fn only(reply: &Reply) -> StatementResult {
     match reply.results.as_slice() {
         [CommandResult::Sql(SqlReply::Statement(result))] => result.clone(),
         other => panic!("{other:?}"),
     }
 }
 
-pub(super) fn statement(sql: &str, params: Vec<Param>) -> Statement<Param> {
+pub(crate) fn statement(sql: &str, params: Vec<Param>) -> Statement<Param> {
     Statement { sql: sql.to_owned().into(), params, names: vec![] }
 }
 
 /// A statement without parameters.
-pub(super) fn command(sql: &str) -> Command {
+pub(crate) fn command(sql: &str) -> Command {
     SqlCommand::Statement(statement(sql, vec![])).into()
 }
 
 /// A proposal with only this statement.
-pub(super) fn single(sql: &str) -> Proposal {
+pub(crate) fn single(sql: &str) -> Proposal {
     Proposal::new(None, vec![command(sql)])
 }
 
-pub(super) fn open_session() -> Proposal {
+pub(crate) fn open_session() -> Proposal {
     Proposal::new(None, vec![ControlCommand::OpenSession.into()])
 }
 
-pub(super) fn log_id(index: u64) -> LogId {
+pub(crate) fn log_id(index: u64) -> LogId {
     LogId { term: 1, node: NodeId(u64::MAX), index }
 }
 
 /// The entry at `index`, with a stamp one hour after that of the entry before, and a seed of its own.
-pub(super) fn entry(index: u64, proposal: &Proposal) -> Entry {
+pub(crate) fn entry(index: u64, proposal: &Proposal) -> Entry {
     stamped(index, START + index * 3600 * SECOND, proposal)
 }
 
-pub(super) fn stamped(index: u64, now: u64, proposal: &Proposal) -> Entry {
+pub(crate) fn stamped(index: u64, now: u64, proposal: &Proposal) -> Entry {
     let stamp = Stamp { now, seed: index.wrapping_mul(0x1234_5678_9abc_def1) };
     Entry { log_id: log_id(index), payload: Payload::Proposal(stamp, encode_proposal(proposal).unwrap()) }
 }

@@ -30,7 +30,7 @@ const SETUP: &[&str] = &[
 
 /// The last statement of the setup creates a virtual table, or a plain table in its place. Without virtual tables most
 /// single statements need no savepoint.
-fn a_setup() -> impl Strategy<Value = Vec<&'static str>> {
+pub(crate) fn a_setup() -> impl Strategy<Value = Vec<&'static str>> {
     let last = prop::sample::select(&["CREATE VIRTUAL TABLE f USING fts5(body)", "CREATE TABLE f (body)"][..]);
     last.prop_map(|last| SETUP.iter().copied().chain([last]).collect())
 }
@@ -140,7 +140,7 @@ fn a_read_check() -> impl Strategy<Value = ReadCheck> {
     })
 }
 
-fn a_program() -> impl Strategy<Value = Vec<Proposal>> {
+pub(crate) fn a_program() -> impl Strategy<Value = Vec<Proposal>> {
     let single = prop::collection::vec(a_command(), 1);
     let commands = prop_oneof![single, commands_that_refer()];
     let read_checks = prop_oneof![6 => Just(Vec::new()), 1 => prop::collection::vec(a_read_check(), 1..3)];
@@ -236,7 +236,7 @@ fn database_hashes(conn: &rusqlite::Connection) -> Vec<(String, u128)> {
     hashes
 }
 
-fn cases(default: u32) -> ProptestConfig {
+pub(crate) fn cases(default: u32) -> ProptestConfig {
     ProptestConfig {
         cases: std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(default),
         failure_persistence: None,
