@@ -58,6 +58,15 @@ pub struct Identity {
     pub token: u64,
 }
 
+/// Where an archive ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct End {
+    /// The last entry that is in the last boundary.
+    pub boundary: u64,
+    /// The last entry up to which all entries after that boundary are archived.
+    pub entry: u64,
+}
+
 /// What was done with a boundary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Put {
@@ -131,6 +140,17 @@ impl Archiver {
     /// Returns the manifest as it was last read or written.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
+    }
+
+    /// Returns where the archive ends, or `None` if it has no boundary that can be continued.
+    pub async fn end(&mut self) -> Result<Option<End>, ArchiveError> {
+        self.settle().await?;
+        if self.chain.is_none() {
+            self.chain = self.load_chain().await?;
+        }
+        let Some(boundary) = self.chain.as_ref().map(|chain| chain.index) else { return Ok(None) };
+        let entry = self.archived(boundary.saturating_add(1)).await?.unwrap_or(boundary);
+        Ok(Some(End { boundary, entry }))
     }
 
     /// Returns the number of the last archived entry up to which there is no gap from `from` on; `None` if `from`

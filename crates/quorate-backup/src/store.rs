@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use object_store::path::Path;
-use object_store::{GetOptions, GetRange, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions};
+use object_store::{GetOptions, GetRange, ObjectStore, ObjectStoreExt as _, PutMode, PutMultipartOptions, PutOptions};
 use quorate_env::{Cause, timeout};
 
 use crate::error::Error;
@@ -22,6 +22,7 @@ mod answer;
 mod build;
 mod credentials;
 mod location;
+mod objects;
 mod upload;
 
 pub use location::Location;
@@ -115,8 +116,12 @@ impl Store {
     ///
     /// See [`Store::put`].
     pub async fn upload(&self, name: &str) -> Result<Upload, Error> {
+        self.upload_with(name, PutMultipartOptions::default()).await
+    }
+
+    async fn upload_with(&self, name: &str, options: PutMultipartOptions) -> Result<Upload, Error> {
         let path = self.path(name);
-        let begun = self.bounded(|| format!("begin '{name}'"), self.inner.put_multipart(&path)).await?;
+        let begun = self.bounded(|| format!("begin '{name}'"), self.inner.put_multipart_opts(&path, options)).await?;
         Ok(Upload::new(self.clone(), name, begun))
     }
 
@@ -173,8 +178,10 @@ impl Store {
         self.bounded(|| format!("delete '{name}'"), delete).await
     }
 
+    /// Returns where an object is; `/` separates the parts of its name.
     fn path(&self, name: &str) -> Path {
-        self.prefix.clone().join(name)
+        let parts = name.split('/').filter(|part| !part.is_empty());
+        parts.fold(self.prefix.clone(), |path, part| path.join(part))
     }
 
     /// Runs an operation within [`OPERATION_MAX`].

@@ -19,7 +19,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("quorate-sql", &["quorate-env", "quorate-model", "quorate-apply"]),
     ("quorate-consensus", &["quorate-env", "quorate-model", "quorate-wal", "quorate-wire"]),
     ("quorate", LIBRARY_FLOORS),
-    ("quorate-backup", &["quorate-env", "quorate"]),
+    ("quorate-backup", &["quorate-env", "quorate-archive", "quorate"]),
     ("quorate-http", ABOVE_LIBRARY),
     ("quorate-server", SERVER),
     ("quorate-import", &["quorate-env", "quorate"]),
@@ -34,6 +34,7 @@ const FLOORS: &[(&str, &[&str])] = &[
 
 const LIBRARY_FLOORS: &[&str] = &[
     "quorate-env",
+    "quorate-archive",
     "quorate-model",
     "quorate-wal",
     "quorate-wire",
