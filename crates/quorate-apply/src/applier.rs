@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use quorate_model::{Applied, Entry, Outcome, StoreFault, Topic};
+use quorate_model::{Applied, Archiver, Entry, Outcome, StoreFault, Topic};
 
 use self::ahead::Ahead;
 use self::batch::{Failing, KnownToEnd};
@@ -188,6 +188,11 @@ impl<M: Machine> Applier<M> {
         &self.users
     }
 
+    /// The archiver as of the last entry, if there is one.
+    pub fn archiver(&self) -> Option<Archiver> {
+        self.row.archiver
+    }
+
     /// The requests with a key as of the last entry.
     pub fn requests(&self) -> Requests {
         self.requests
@@ -253,3 +258,6 @@ impl<M> std::fmt::Debug for Applier<M> {
         f.debug_struct("Applier").field("row", &self.row).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

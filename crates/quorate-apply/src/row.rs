@@ -1,6 +1,6 @@
 //! The row that records up to which entry a state machine has applied.
 
-use quorate_model::{Applied, StoreIdentity};
+use quorate_model::{Applied, Archiver, StoreIdentity};
 
 /// The content of the row. It changes in the same transaction as the data, so it always matches them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,6 +13,8 @@ pub struct AppliedRow {
     pub now: u64,
     /// The running hash of outcomes.
     pub outcome_hash: u64,
+    /// The node that writes the archive, if one was appointed.
+    pub archiver: Option<Archiver>,
 }
 
 impl AppliedRow {

@@ -10,8 +10,8 @@ use proptest::test_runner::{Config, TestRunner};
 use quorate_model::codec::encode_proposal;
 use quorate_model::limits::FORMAT_LEVEL;
 use quorate_model::{
-    Command, ControlCommand, Entry, LogId, Mode, NodeId, Origin, Outcome, Payload, Proposal, RequestKey, SessionId,
-    Stamp, StoreFault, TokenHash, UserCommand, UserRole, Verifier,
+    Appointment, Command, ControlCommand, Entry, LogId, Mode, NodeId, Origin, Outcome, Payload, Proposal, RequestKey,
+    SessionId, Stamp, StoreFault, TokenHash, UserCommand, UserRole, Verifier,
 };
 
 use crate::requests::KEY_TIME;
@@ -78,6 +78,8 @@ struct Step {
     key: Option<(u8, u8)>,
     /// The changes of users: before the acts, and after them.
     users: (UserCommand, UserCommand),
+    /// The archiver that is appointed, and whether the appointment expects the present one.
+    archiver: (Option<u64>, bool),
     /// How many seconds after the entry before it.
     pause: u64,
 }
@@ -92,6 +94,8 @@ enum Kind {
     Raise,
     /// Changes users before and after its acts, which may fail.
     Users,
+    /// Appoints an archiver before its acts, which may fail.
+    Appoint,
 }
 
 /// A batch: its size, entries that run ahead of it, and whether the machine restarts before or after it.
@@ -142,14 +146,27 @@ fn a_step() -> impl Strategy<Value = Step> {
         1 => Just(Kind::Tick),
         1 => Just(Kind::Raise),
         3 => Just(Kind::Users),
+        2 => Just(Kind::Appoint),
     ];
     let acts = proptest::collection::vec(an_act(), 1..4);
     let users = (a_user_command(), a_user_command());
+    let archiver = (proptest::option::of(1..4_u64), prop::bool::weighted(0.7));
     let key = proptest::option::weighted(0.4, (0..4_u8, prop_oneof![4 => Just(0_u8), 1 => Just(1_u8)]));
     // Sometimes so long that keys are forgotten.
     let pause = prop_oneof![40 => 0..3_u64, 1 => Just(KEY_TIME / SECOND / 2)];
-    (acts, mode, (0..=SESSIONS + 1, 1..20_u64, 0..8_u64), kind, key, users, pause)
-        .prop_map(|(acts, mode, origin, kind, key, users, pause)| Step { acts, mode, origin, kind, key, users, pause })
+    let origin = (0..=SESSIONS + 1, 1..20_u64, 0..8_u64);
+    (acts, mode, origin, kind, key, (users, archiver), pause).prop_map(
+        |(acts, mode, origin, kind, key, (users, archiver), pause)| Step {
+            acts,
+            mode,
+            origin,
+            kind,
+            key,
+            users,
+            archiver,
+            pause,
+        },
+    )
 }
 
 fn a_program() -> impl Strategy<Value = Vec<Step>> {
@@ -162,6 +179,15 @@ fn a_split() -> impl Strategy<Value = Vec<Batch>> {
     let batch =
         batch.prop_map(|(size, ahead, restarts_ahead, restarts)| Batch { size, ahead, restarts_ahead, restarts });
     proptest::collection::vec(batch, 1..8)
+}
+
+/// Returns the commands of the entry at `index` that appoint an archiver. Which one is the present archiver depends on
+/// which of the entries that `appointed` one have failed, so the entry has a command for each.
+fn appointments((node, is_right): (Option<u64>, bool), appointed: &mut Vec<u64>, index: u64) -> Vec<Command> {
+    let expected = if is_right { appointed.clone() } else { vec![index] };
+    appointed.push(index);
+    let node = node.map(NodeId);
+    expected.into_iter().map(|expected| ControlCommand::Appoint(Appointment { node, expected }).into()).collect()
 }
 
 /// A machine under test.
@@ -230,7 +256,10 @@ impl<F: Fixture> Node<F> {
         let proposals = setup.into_iter().map(|command| Proposal::new(None, vec![command]));
         let sessions = (0..SESSIONS).map(|_| Proposal::new(None, vec![ControlCommand::OpenSession.into()]));
         let first = proposals.chain(sessions).map(|proposal| (Kind::Proposal, 0, proposal));
-        let steps = program.iter().map(|step| {
+        // The first step is the entry at this index.
+        let first_step = first_session + SESSIONS;
+        let mut appointed = vec![0];
+        let steps = (first_step..).zip(program).map(|(index, step)| {
             let (session, sequence, floor) = step.origin;
             let session = SessionId(first_session + session - 1);
             let origin = (step.origin.0 > 0).then_some(Origin { session, sequence, floor });
@@ -242,7 +271,8 @@ impl<F: Fixture> Node<F> {
                         (kind == Kind::Users).then(|| ControlCommand::from(command.clone()).into())
                     };
                     let acts = step.acts.iter().map(|act| self.fixture.command(*act));
-                    let before = raise.into_iter().chain(user(&step.users.0));
+                    let appoint = (kind == Kind::Appoint).then(|| appointments(step.archiver, &mut appointed, index));
+                    let before = raise.into_iter().chain(user(&step.users.0)).chain(appoint.into_iter().flatten());
                     before.chain(acts).chain(user(&step.users.1)).collect()
                 }
             };
@@ -256,7 +286,9 @@ impl<F: Fixture> Node<F> {
             now += pause * SECOND;
             let (stamp, bytes) = (Stamp { now, seed: index }, encode_proposal(&proposal).unwrap());
             let payload = match kind {
-                Kind::Proposal | Kind::Tick | Kind::Raise | Kind::Users => Payload::Proposal(stamp, bytes),
+                Kind::Proposal | Kind::Tick | Kind::Raise | Kind::Users | Kind::Appoint => {
+                    Payload::Proposal(stamp, bytes)
+                }
                 Kind::Rejected => Payload::Rejected(stamp, bytes),
                 Kind::Blank => Payload::Blank,
             };

@@ -346,6 +346,7 @@ mod tests {
             node: NodeId(node),
             name: "b".to_owned(),
             leader: leader.map(NodeId),
+            archiver: None,
             term: 3,
             last_index: 100,
             committed_index: 99,

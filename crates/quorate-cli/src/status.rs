@@ -176,6 +176,7 @@ mod tests {
             node: NodeId(id),
             name: id.to_string(),
             leader: Some(NodeId(leader)),
+            archiver: None,
             term,
             last_index: committed + 1,
             committed_index: committed,

@@ -35,6 +35,8 @@ pub struct ConsensusConfig {
     pub log_segment_bytes: u64,
     /// The highest format level that this program understands.
     pub level: u32,
+    /// Whether the node announces that it can write an archive.
+    pub archives: bool,
     /// Whether the data directory contains the store's files, in use or put aside, so that it belonged to a cluster.
     pub had_store: bool,
 }

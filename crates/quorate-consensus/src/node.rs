@@ -115,6 +115,12 @@ impl Consensus {
         self.change(admit).await
     }
 
+    /// Returns whether a member can write an archive, if it has said so, or has said that it can't, lately.
+    pub fn can_archive(&self, id: NodeId) -> Option<bool> {
+        let service = &self.0.service;
+        if id == service.home.identity().node() { Some(service.config.archives) } else { service.peers.archives(id) }
+    }
+
     /// Returns the reason if this node was removed from its cluster, and so takes no further part in it.
     pub fn removed(&self) -> Option<&str> {
         self.0.service.home.removed()

@@ -218,6 +218,7 @@ impl PeerService {
             log_bytes: self.home.wal.disk_bytes(),
             durability: durability_number(self.config.durability),
             level: self.config.level,
+            archives: self.config.archives,
             belonged: identity.has_belonged(),
             ..StatusReply::default()
         };

@@ -273,6 +273,11 @@ impl Peers {
         self.look(id.0, |seen| self.is_fresh(seen).then_some(seen.status.level)).flatten()
     }
 
+    /// Returns whether a member can write an archive, if it has said so, or has said that it can't, lately.
+    pub(crate) fn archives(&self, id: NodeId) -> Option<bool> {
+        self.look(id.0, |seen| self.is_fresh(seen).then_some(seen.status.archives)).flatten()
+    }
+
     /// Whether a node that has answered lately knows the members, and this id is not among them.
     pub(crate) fn is_left_out(&self, id: u64) -> bool {
         let seen = lock(&self.seen);

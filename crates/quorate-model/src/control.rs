@@ -1,8 +1,9 @@
 //! The family of commands that concern the cluster and its clients, independent of what stores hold.
 
+use crate::archiver::ARCHIVER_LEVEL;
 use crate::limits::BASE_LEVEL;
 use crate::users::USERS_LEVEL;
-use crate::{Failure, SessionId, UserCommand};
+use crate::{Appointment, Archiver, Failure, SessionId, UserCommand};
 
 /// A command of this family.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +21,8 @@ pub enum ControlCommand {
     Raise(u32),
     /// Changes the users.
     User(UserCommand),
+    /// Appoints the node that writes the archive.
+    Appoint(Appointment),
 }
 
 /// The result of a command of this family.
@@ -29,6 +32,8 @@ pub enum ControlReply {
     Done,
     /// The session that was opened.
     Session(SessionId),
+    /// An appointment has changed nothing, because this is the archiver at present, and not the expected one.
+    Archiver(Option<Archiver>),
 }
 
 impl ControlCommand {
@@ -38,6 +43,7 @@ impl ControlCommand {
             Self::OpenSession | Self::CloseSession(_) | Self::Verify | Self::Raise(_) => BASE_LEVEL,
             Self::Tick => 2,
             Self::User(_) => USERS_LEVEL,
+            Self::Appoint(_) => ARCHIVER_LEVEL,
         }
     }
 
@@ -50,7 +56,12 @@ impl ControlCommand {
     pub(crate) fn check_limits(&self) -> Result<(), Failure> {
         match self {
             Self::User(command) => command.check_limits(),
-            Self::OpenSession | Self::CloseSession(_) | Self::Verify | Self::Tick | Self::Raise(_) => Ok(()),
+            Self::OpenSession
+            | Self::CloseSession(_)
+            | Self::Verify
+            | Self::Tick
+            | Self::Raise(_)
+            | Self::Appoint(_) => Ok(()),
         }
     }
 }

@@ -16,6 +16,7 @@
 
 #![forbid(unsafe_code)]
 
+mod archiver;
 mod bulk;
 pub mod codec;
 mod command;
@@ -36,6 +37,7 @@ mod topic;
 pub mod users;
 mod value;
 
+pub use archiver::{ARCHIVER_LEVEL, Appointment, Archiver};
 pub use bulk::{Bulk, PackedRows, RawValue, RawValues, RowPacker, ValueRef};
 pub use codec::DecodeError;
 pub use command::{Command, CommandResult, Read, Results};

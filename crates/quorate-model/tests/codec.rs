@@ -21,6 +21,8 @@ use quorate_model::{
     ReadCheck, Reply, RowPacker, SessionId, SqlCommand, SqlReply, Stamp, Statement, StatementResult, Step, Value,
 };
 
+#[path = "codec/archiver.rs"]
+mod archiver;
 #[path = "codec/request.rs"]
 mod request;
 #[path = "codec/users.rs"]
@@ -84,6 +86,7 @@ fn any_command() -> impl Strategy<Value = Command> {
         Just(ControlCommand::Tick),
         any::<u32>().prop_map(ControlCommand::Raise),
         users::any_command().prop_map(ControlCommand::User),
+        archiver::any_appointment().prop_map(ControlCommand::Appoint),
     ];
     let bulk =
         (".{0,30}", any_rows()).prop_map(|(sql, (width, rows))| Bulk { sql: sql.into(), rows: packed(width, &rows) });
@@ -159,7 +162,7 @@ fn any_outcome() -> impl Strategy<Value = Outcome> {
     );
     let session = any::<u64>().prop_map(|id| ControlReply::Session(SessionId(id)));
     let result = prop_oneof![
-        prop_oneof![Just(ControlReply::Done), session].prop_map(CommandResult::Control),
+        prop_oneof![Just(ControlReply::Done), session, archiver::any_reply()].prop_map(CommandResult::Control),
         prop_oneof![Just(SqlReply::Done), statement.prop_map(SqlReply::Statement)].prop_map(CommandResult::Sql),
         any_failure().prop_map(CommandResult::Failed),
     ];

@@ -37,6 +37,8 @@ pub struct NodeStatus {
     pub member: bool,
     /// The name of the leader, if the node knows one and has heard from it lately.
     pub leader: Option<String>,
+    /// The node that writes the archive; none if no node does.
+    pub archiver: Option<Archiver>,
     /// The name of the last leader, as far as the node knows.
     pub last_leader: Option<String>,
     /// Milliseconds since the last entries or heartbeats of a leader; 0 on the leader, none if there were none.
@@ -70,6 +72,15 @@ pub struct NodeStatus {
 pub struct Store {
     /// The leader; empty names if the node knows of none.
     pub leader: StoreLeader,
+}
+
+/// The node that writes the archive.
+#[derive(Debug, Serialize)]
+pub struct Archiver {
+    /// Its name, or its id if it is no member any more.
+    pub node: String,
+    /// The index of the entry that appointed it.
+    pub token: u64,
 }
 
 /// The leader, as rqlite shows it.
@@ -250,6 +261,10 @@ impl NodeStatus {
             raft_id: status.node.to_string(),
             member: status.members.iter().any(|member| member.id == status.node),
             leader: status.leader().map(|leader| leader.name.clone()),
+            archiver: status.archiver.map(|archiver| Archiver {
+                node: name_of(status, Some(archiver.node)).unwrap_or_else(|| archiver.node.to_string()),
+                token: archiver.token,
+            }),
             last_leader: name_of(status, status.standing.last_leader),
             leader_silent_ms: status.standing.leader_silent_for.map(millis),
             votes: status.standing.votes,
@@ -352,6 +367,7 @@ mod tests {
             node: NodeId(1),
             name: "a".to_owned(),
             leader: Some(NodeId(2)),
+            archiver: None,
             term: 4,
             last_index: 101,
             committed_index: 100,
@@ -385,7 +401,8 @@ mod tests {
             })
         };
         let expected = json!({
-            "name": "a", "raft_id": "0000000000000001", "member": true, "leader": "b", "last_leader": "b",
+            "name": "a", "raft_id": "0000000000000001", "member": true, "leader": "b", "archiver": null,
+            "last_leader": "b",
             "leader_silent_ms": 80, "votes": true, "voters": 3, "voters_reachable": 2,
             "cluster": "00000000000000000000000000c0ffee", "epoch": 1, "term": 4,
             "last": 101, "committed": 100, "applied": 90, "durable": 80, "lag": 10, "format_level": 1,

@@ -182,6 +182,8 @@ impl Cluster {
         let open_items = self.open_items(name, &who, &inside, level);
         SimHooks {
             level: Some(level),
+            // No node has an archive. Who would write it is decided nevertheless.
+            archives: true,
             groups: [(BESIDE, open_items)].into(),
             log_segment_bytes: Some(SEGMENT_BYTES),
             tune: Some(Arc::new(move |options| {

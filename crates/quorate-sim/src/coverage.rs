@@ -113,6 +113,8 @@ const HAPPENINGS: [&str; 38] = [
     NOT_EXTENDED,
     TICKED,
     NOT_TICKED,
+    APPOINTED,
+    NOT_APPOINTED,
     AILED,
     REJECTED,
     ITEM_TAKEN,
@@ -193,6 +195,10 @@ pub const NOT_EXTENDED: &str = "write by a function that one voter lacks";
 /// because not all nodes ran that version yet.
 pub const TICKED: &str = "tick";
 pub const NOT_TICKED: &str = "tick that one node can't read";
+
+/// Appointments of an archiver: those that replaced the one that they expect, and those that expect another one.
+pub const APPOINTED: &str = "archiver that was appointed";
+pub const NOT_APPOINTED: &str = "appointment that expects another archiver";
 
 /// What happened to items of the group beside `main`: taken, expired and swept, added while a waiter waited for it.
 pub const ITEM_TAKEN: &str = "item that was taken";

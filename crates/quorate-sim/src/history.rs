@@ -13,7 +13,7 @@ use quorate_apply::session::SESSION_IDLE_NANOS;
 use quorate_consensus::ClusterId;
 use quorate_env::lock;
 use quorate_env_sim::Trace;
-use quorate_model::{FailureKind, LogId, NodeId, Outcome, Stamp, StoreFault, codec};
+use quorate_model::{Archiver, FailureKind, LogId, NodeId, Outcome, Stamp, StoreFault, codec};
 use xxhash_rust::xxh3::xxh3_64;
 
 use self::running::Running;
@@ -140,6 +140,8 @@ pub struct State {
     pub user: u128,
     /// The logical hash of the store's own tables.
     pub reserved: u128,
+    /// The archiver.
+    pub archiver: Option<Archiver>,
 }
 
 impl History {

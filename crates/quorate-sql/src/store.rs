@@ -13,7 +13,9 @@ use quorate_apply::waits::Waits;
 use quorate_env::disk::make_dir;
 use quorate_env::worker::WorkerHandle;
 use quorate_env::{Env, Instant, lock, timeout_at};
-use quorate_model::{Applied, Entry, ImageSink, ImageSource, OnApplied, RunningStatement, StateMachine, StoreFault};
+use quorate_model::{
+    Applied, Archiver, Entry, ImageSink, ImageSource, OnApplied, RunningStatement, StateMachine, StoreFault,
+};
 use tokio::sync::watch;
 
 use crate::capture::Capture;
@@ -196,6 +198,17 @@ impl SqlStore {
     /// Returns the present users; see [`SqlStore::watch_users`].
     pub fn users(&self) -> Arc<Users> {
         Arc::clone(&self.shared().users.borrow())
+    }
+
+    /// The node that writes the archive, as the last COMMIT that changed it left it. It is replaced before the position
+    /// of that change becomes visible, and when an image is installed.
+    pub fn watch_archiver(&self) -> watch::Receiver<Option<Archiver>> {
+        self.shared().archiver.subscribe()
+    }
+
+    /// Returns the node that writes the archive, if there is one; see [`SqlStore::watch_archiver`].
+    pub fn archiver(&self) -> Option<Archiver> {
+        *self.shared().archiver.borrow()
     }
 
     /// The waiters for topics that entries touch. Installing an image wakes all of them.

@@ -248,6 +248,7 @@ impl Config {
             keep_log_bytes: self.keep_log_bytes,
             level: FORMAT_LEVEL,
             keep_for_archive_bytes: KEEP_FOR_ARCHIVE_BYTES,
+            archives: false,
             log_segment_bytes: LOG_SEGMENT_BYTES,
             had_store: false,
         }

@@ -30,6 +30,8 @@ pub type OpenGroup =
 pub struct SimHooks {
     /// The highest format level that the node understands; if `None`, that of this build.
     pub level: Option<u32>,
+    /// Whether the node announces that it can write an archive, although its configuration has none.
+    pub archives: bool,
     /// The size of one file of the log, in bytes.
     pub log_segment_bytes: Option<u64>,
     /// Changes the options with which the store is opened.
@@ -44,7 +46,8 @@ impl SimHooks {
     pub(crate) fn consensus(&self, config: ConsensusConfig) -> ConsensusConfig {
         let level = self.level.unwrap_or(config.level);
         let log_segment_bytes = self.log_segment_bytes.unwrap_or(config.log_segment_bytes);
-        ConsensusConfig { level, log_segment_bytes, ..config }
+        let archives = self.archives || config.archives;
+        ConsensusConfig { level, archives, log_segment_bytes, ..config }
     }
 
     /// Returns new waits for each group beside `main`.

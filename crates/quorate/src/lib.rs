@@ -107,7 +107,7 @@ pub use transaction::{SAVEPOINT_BYTES_MAX, SAVEPOINTS_MAX, Transaction};
 #[doc(hidden)]
 pub mod sim {
     pub use crate::hooks::{OpenGroup, SimHooks, TuneStore, WatchStore};
-    pub use crate::node::{group, tick};
+    pub use crate::node::{appoint, group, tick};
     pub use crate::remote::{Waiter, backup_in, register_waiter, verify_in};
     pub use crate::restore::restore_in;
 }

@@ -13,7 +13,7 @@ use futures_util::FutureExt;
 use futures_util::future::{Either, select};
 use quorate_consensus::{Consensus, ConsensusConfig, Ended, Group, OpenStore};
 use quorate_env::{Env, Instant, lock, sleep, timeout};
-use quorate_model::{Command, ControlCommand, GroupId, Proposal, StoreIdentity, codec};
+use quorate_model::{Appointment, Command, ControlCommand, ControlReply, GroupId, Proposal, StoreIdentity, codec};
 use quorate_sql::StoreOptions;
 use quorate_sql::readers::ReaderOptions;
 use quorate_sql::slow::SlowLog;
@@ -39,6 +39,7 @@ use crate::submitter::Submitter;
 use crate::users::Users;
 
 mod agreement;
+mod archiver;
 mod backup;
 mod claim;
 mod embedded;
@@ -286,6 +287,11 @@ pub async fn tick(node: &Node) -> Result<(), Error> {
     Ok(())
 }
 
+/// Proposes an appointment of the archiver, which needs format level 4, as the leader does. Returns what came of it.
+pub async fn appoint(node: &Node, appointment: Appointment) -> Result<ControlReply, Error> {
+    archiver::propose(&node.gateway, appointment).await
+}
+
 /// Returns a group of the node beside `main`, which [`SimHooks::groups`](crate::sim::SimHooks) has added.
 pub fn group(node: &Node, id: GroupId) -> Option<Group> {
     node.gateway.consensus.group(id).cloned()
@@ -367,6 +373,7 @@ async fn open(env: &Env, config: &Config, hooks: SimHooks) -> Result<Opened, Sta
     let gateway = Arc::new(Gateway::new(env.clone(), config, consensus, store, waits));
     service.open(&gateway);
     drop(env.spawn(agreement::watch(Arc::downgrade(&gateway))));
+    drop(env.spawn(archiver::appoint(Arc::downgrade(&gateway))));
     if let Some(token) = config.admin_token {
         drop(env.spawn(users::add_first(Arc::downgrade(&gateway), token)));
     }

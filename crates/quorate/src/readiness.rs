@@ -160,6 +160,7 @@ mod tests {
             node: NodeId(1),
             name: "n1".to_owned(),
             leader: Some(NodeId(2)),
+            archiver: None,
             term: 3,
             last_index: 1_000_000,
             committed_index: 1_000_000,

@@ -59,7 +59,8 @@ impl Right {
             Self::Admin => "only an administrator may do this",
             Self::Node => "only nodes may ask for this",
             Self::Nobody => {
-                "only nodes let time pass, raise the format level and enable functions and collations, by themselves"
+                "only nodes let time pass, raise the format level, appoint an archiver, and enable functions and \
+                 collations, by themselves"
             }
         }
     }
@@ -80,7 +81,9 @@ impl Right {
         match command {
             Command::Control(ControlCommand::OpenSession | ControlCommand::CloseSession(_)) => Self::Write,
             Command::Control(ControlCommand::Verify | ControlCommand::User(_)) => Self::Admin,
-            Command::Control(ControlCommand::Tick | ControlCommand::Raise(_)) => Self::Nobody,
+            Command::Control(ControlCommand::Tick | ControlCommand::Raise(_) | ControlCommand::Appoint(_)) => {
+                Self::Nobody
+            }
             Command::Sql(SqlCommand::Statement(_) | SqlCommand::Bulk(_) | SqlCommand::Vacuum) => Self::Write,
             Command::Sql(SqlCommand::Extend(_)) => Self::Nobody,
             Command::Items(_) => Self::Write,
@@ -184,7 +187,7 @@ mod tests {
 
     use super::*;
 
-    use quorate_model::{Bulk, ItemsCommand, SessionId, Statement, UserCommand};
+    use quorate_model::{Appointment, Bulk, ItemsCommand, SessionId, Statement, UserCommand};
 
     const ROLES: [Role; 4] = [Role::ReadOnly, Role::ReadWrite, Role::Admin, Role::Peer];
 
@@ -234,6 +237,7 @@ mod tests {
             (ControlCommand::Verify, Right::Admin),
             (ControlCommand::Tick, Right::Nobody),
             (ControlCommand::Raise(3), Right::Nobody),
+            (ControlCommand::Appoint(Appointment { node: None, expected: 3 }), Right::Nobody),
             (ControlCommand::User(UserCommand::Remove(name())), Right::Admin),
             (ControlCommand::User(UserCommand::SetRole { name: name(), role: UserRole::Admin }), Right::Admin),
         ];

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use quorate_consensus::{self as consensus, Blocked, ClusterId, ClusterStatus, GroupStatus, MemberStatus, Standing};
-use quorate_model::{NodeId, Position, StoreFault};
+use quorate_model::{Archiver, NodeId, Position, StoreFault};
 
 /// The state of a node and its cluster, as that node sees it.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,6 +16,8 @@ pub struct Status {
     pub name: String,
     /// The leader, if the node knows one and has heard of it recently.
     pub leader: Option<NodeId>,
+    /// The node that writes the archive, as the node's database has it, if one was appointed.
+    pub archiver: Option<Archiver>,
     /// The current term.
     pub term: u64,
     /// The last index of the node's log; 0 for none.
@@ -70,18 +72,21 @@ impl Status {
         self.members.iter().find(|member| Some(member.id) == self.leader)
     }
 
-    /// Combines the status of the cluster with that of the database: `durable_index`, `database_bytes` and `fault`.
+    /// Combines the status of the cluster with that of the database: `durable_index`, `database_bytes`, `fault` and
+    /// `archiver`.
     pub(crate) fn new(
         cluster: ClusterStatus,
         durable_index: u64,
         database_bytes: u64,
         fault: Option<&StoreFault>,
+        archiver: Option<Archiver>,
     ) -> Self {
         Self {
             cluster: cluster.cluster,
             node: cluster.node,
             name: cluster.name,
             leader: cluster.main.leader,
+            archiver,
             term: cluster.main.term,
             last_index: cluster.main.last.map_or(0, |id| id.index),
             committed_index: cluster.main.committed.map_or(0, |id| id.index),

@@ -15,9 +15,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use quorate::sim::{SimHooks, tick};
+use quorate::sim::{SimHooks, appoint, tick};
 use quorate::{Error, Failure, FailureKind, Node, StartError};
 use quorate_env::{Env, Instant, sleep};
+use quorate_model::Appointment;
 use quorate_model::limits::{BASE_LEVEL, FORMAT_LEVEL};
 use support::{Cluster, run, until};
 
@@ -76,6 +77,11 @@ fn a_level_rises_once_every_member_understands_it() {
             let Error::Failed(failure) = refused else { panic!("{refused}") };
             assert_eq!(failure.kind, FailureKind::Unsupported);
             assert!(failure.message.contains("needs format level 3, and the cluster uses 1"), "{failure}");
+        }
+        for name in ["a", "b", "c"] {
+            let refused = appoint(cluster.node(name), Appointment { node: None, expected: 0 }).await.unwrap_err();
+            let Error::Failed(failure) = refused else { panic!("{refused}") };
+            assert!(failure.message.contains("needs format level 4, and the cluster uses 1"), "{failure}");
         }
         let remote = cluster.client().await.sql().with_key("k").execute("CREATE TABLE t (a)", ()).await;
         assert!(

@@ -3,8 +3,8 @@
 use quorate_env::Env;
 use quorate_env::mutant::Mutant;
 use quorate_model::{
-    Command, CommandResult, ControlCommand, ControlReply, Failure, FailureKind, Mode, Outcome, Proposal, Reply,
-    Results, SessionId, Stamp, StoreFault,
+    Archiver, Command, CommandResult, ControlCommand, ControlReply, Failure, FailureKind, Mode, Outcome, Proposal,
+    Reply, Results, SessionId, Stamp, StoreFault,
 };
 
 use super::batch::{Doing, Stop};
@@ -36,6 +36,8 @@ pub(super) struct ControlChanges {
     level: u32,
     /// The users, if a command has changed them.
     users: Option<Users>,
+    /// The archiver, if a command has appointed another one, or nobody.
+    archiver: Option<Option<Archiver>>,
 }
 
 /// The result of an entry's commands.
@@ -193,6 +195,7 @@ impl<M: Machine> Applier<M> {
                 let applied = &mut self.staged.row.applied;
                 applied.level = applied.level.max(changes.level);
                 changes.users.into_iter().for_each(|users| self.staged.users.set(users));
+                changes.archiver.into_iter().for_each(|archiver| self.staged.row.archiver = archiver);
                 Ok(Attempt::Done(outcome))
             }
         }
@@ -284,6 +287,17 @@ impl<M: Machine> Applier<M> {
                 let users = changes.users.get_or_insert_with(|| Users::clone(self.staged.users.present()));
                 users.change(command, stamp.now)?;
                 Ok(ControlReply::Done.into())
+            }
+            Command::Control(ControlCommand::Appoint(appointment)) => {
+                let present = changes.archiver.unwrap_or(self.staged.row.archiver);
+                Ok(match appointment.replace(present, index) {
+                    Ok(archiver) => {
+                        changes.archiver = Some(archiver);
+                        ControlReply::Done
+                    }
+                    Err(present) => ControlReply::Archiver(present),
+                }
+                .into())
             }
             command @ (Command::Sql(_) | Command::Items(_)) => self.machine.run(command, context),
         }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use bytes::{Buf, BufMut, Bytes};
 use quorate_model::codec::{decode_user, encode_user};
-use quorate_model::{Applied, Epoch, GroupId, LogId, NodeId, RequestKey, StoreFault, StoreIdentity};
+use quorate_model::{Applied, Archiver, Epoch, GroupId, LogId, NodeId, RequestKey, StoreFault, StoreIdentity};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{Key, Memory, Record};
@@ -20,10 +20,11 @@ pub const STATE_BYTES_MAX: u64 = 256 << 20;
 
 const MAGIC: &[u8; 8] = b"QUORMEMS";
 
-/// The version of the format, and that of a state that holds users or keys of requests: older programs know the former
-/// only.
+/// The version of the format; that of a state that holds users or keys of requests; and that of one whose applied row
+/// names an archiver. A state says the lowest one that holds it, because older programs know only that.
 const VERSION: u16 = 1;
 const VERSION_2: u16 = 2;
+const VERSION_3: u16 = 3;
 
 /// Bytes of the header: the magic, the version, zeros, and the length of the records.
 const HEAD_BYTES: usize = 24;
@@ -86,7 +87,7 @@ impl Memory {
         while !left.is_empty() {
             let place = bytes.len().saturating_sub(left.len()).saturating_sub(SUM_BYTES);
             let unreadable = || damaged(&format!("the record at byte {place} can't be read"));
-            let (key, record) = take_record(&mut left).ok_or_else(unreadable)?;
+            let (key, record) = take_record(&mut left, version).ok_or_else(unreadable)?;
             let is_next = map.last_key_value().map_or(key == Key::Applied, |(last, _)| *last < key);
             if !is_next {
                 return Err(damaged(&format!("the record at byte {place} is out of order")));
@@ -109,9 +110,13 @@ impl Memory {
 
 /// Returns the version of the format that data need.
 fn version_of(map: &BTreeMap<Key, Record>) -> u16 {
-    // Users and requests are the last records.
+    // The applied row is the first record; users and requests are the last ones.
     let last = map.last_key_value().map(|(key, _)| key);
-    if matches!(last, Some(Key::User(_) | Key::RequestOf(..))) { VERSION_2 } else { VERSION }
+    match (map.get(&Key::Applied), last) {
+        (Some(Record::Applied(AppliedRow { archiver: Some(_), .. })), _) => VERSION_3,
+        (_, Some(Key::User(_) | Key::RequestOf(..))) => VERSION_2,
+        _ => VERSION,
+    }
 }
 
 fn damaged(what: &str) -> StoreFault {
@@ -139,8 +144,8 @@ fn records_of(bytes: &[u8]) -> Result<(u16, &[u8]), StoreFault> {
         return Err(damaged("its checksum does not match"));
     }
     let version = head.try_get_u16_le().map_err(missing)?;
-    if !(VERSION..=VERSION_2).contains(&version) {
-        let text = format!("their format is {version}, and it knows formats up to {VERSION_2}");
+    if !(VERSION..=VERSION_3).contains(&version) {
+        let text = format!("their format is {version}, and it knows formats up to {VERSION_3}");
         return Err(StoreFault::Unsupported(text));
     }
     let zeros = head.split_off(..ZERO_BYTES).unwrap_or_default();
@@ -204,7 +209,7 @@ fn put_record(out: &mut Vec<u8>, key: &Key, record: &Record) -> Result<(), Store
 }
 
 fn put_applied_row(out: &mut Vec<u8>, row: &AppliedRow) -> Result<(), StoreFault> {
-    let AppliedRow { identity, applied, now, outcome_hash } = row;
+    let AppliedRow { identity, applied, now, outcome_hash, archiver } = row;
     out.put_u128_le(identity.cluster);
     out.put_u64_le(identity.epoch.0);
     out.put_u32_le(identity.group.0);
@@ -224,6 +229,11 @@ fn put_applied_row(out: &mut Vec<u8>, row: &AppliedRow) -> Result<(), StoreFault
     }
     out.put_u64_le(*now);
     out.put_u64_le(*outcome_hash);
+    // The version of the format says whether there is one.
+    if let Some(Archiver { node, token }) = archiver {
+        out.put_u64_le(node.0);
+        out.put_u64_le(*token);
+    }
     Ok(())
 }
 
@@ -243,9 +253,9 @@ fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) -> Result<(), StoreFault> {
 }
 
 /// Takes the next record off the bytes; `None` if they hold none that encoding writes.
-fn take_record(left: &mut &[u8]) -> Option<(Key, Record)> {
+fn take_record(left: &mut &[u8], version: u16) -> Option<(Key, Record)> {
     Some(match left.try_get_u8().ok()? {
-        APPLIED => (Key::Applied, Record::Applied(take_applied_row(left)?)),
+        APPLIED => (Key::Applied, Record::Applied(take_applied_row(left, version)?)),
         SESSION => {
             let id = take_u64(left)?;
             let (used, floor, highest) = (take_u64(left)?, take_u64(left)?, take_u64(left)?);
@@ -285,7 +295,7 @@ fn take_request(left: &mut &[u8]) -> Option<RequestRecord> {
     Some(RequestRecord { place: RequestPlace { number, low, high, used }, entry, key, hash: *hash, outcome })
 }
 
-fn take_applied_row(left: &mut &[u8]) -> Option<AppliedRow> {
+fn take_applied_row(left: &mut &[u8], version: u16) -> Option<AppliedRow> {
     let identity = StoreIdentity {
         cluster: left.try_get_u128_le().ok()?,
         epoch: Epoch(take_u64(left)?),
@@ -297,7 +307,13 @@ fn take_applied_row(left: &mut &[u8]) -> Option<AppliedRow> {
     let level = left.try_get_u32_le().ok()?;
     let due = if take_flag(left)? { Some(take_u64(left)?) } else { None };
     let applied = Applied { log_id, membership, level, due };
-    Some(AppliedRow { identity, applied, now: take_u64(left)?, outcome_hash: take_u64(left)? })
+    let (now, outcome_hash) = (take_u64(left)?, take_u64(left)?);
+    let archiver = if version >= VERSION_3 {
+        Some(Archiver { node: NodeId(take_u64(left)?), token: take_u64(left)? })
+    } else {
+        None
+    };
+    Some(AppliedRow { identity, applied, now, outcome_hash, archiver })
 }
 
 fn take_log_id(left: &mut &[u8]) -> Option<LogId> {

@@ -260,6 +260,7 @@ mod tests {
             node: NodeId(node),
             name: node.to_string(),
             leader: Some(NodeId(1)),
+            archiver: None,
             term: 1,
             last_index: applied,
             committed_index: applied,

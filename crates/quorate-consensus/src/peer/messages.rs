@@ -161,6 +161,9 @@ pub(crate) struct StatusReply {
     /// The groups beside `main`.
     #[prost(message, repeated, tag = "17")]
     pub groups: Vec<GroupReply>,
+    /// Whether the node can write an archive.
+    #[prost(bool, tag = "18")]
+    pub archives: bool,
     /// Whether the node's data directory belongs to a cluster, or did. Then no cluster is founded with the node.
     #[prost(bool, tag = "30")]
     pub belonged: bool,

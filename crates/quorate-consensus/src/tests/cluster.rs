@@ -231,6 +231,7 @@ pub(super) fn config(name: &str) -> ConsensusConfig {
     let members = listed.map(|name| Member { name: name.to_owned(), addr: format!("{name}:1") });
     ConsensusConfig {
         level: FORMAT_LEVEL,
+        archives: false,
         name: name.to_owned(),
         listen: format!("{name}:1"),
         advertise: None,

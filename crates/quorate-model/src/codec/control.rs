@@ -1,4 +1,4 @@
-//! The family of the cluster and its clients, and users: see `docs/model-format.md`.
+//! The family of the cluster and its clients, users, and the archiver: see `docs/model-format.md`.
 
 use std::str;
 
@@ -7,7 +7,8 @@ use super::decode::{Decode, Fields, Flaw, Part, empty, only_field, small, text};
 use super::encode::{Empty, Message, Out};
 use crate::limits::USER_TOKENS_MAX;
 use crate::{
-    ControlCommand, ControlReply, SessionId, TokenHash, TokenId, User, UserCommand, UserRole, UserToken, Verifier,
+    Appointment, Archiver, ControlCommand, ControlReply, NodeId, SessionId, TokenHash, TokenId, User, UserCommand,
+    UserRole, UserToken, Verifier,
 };
 
 impl Message for ControlCommand {
@@ -19,6 +20,7 @@ impl Message for ControlCommand {
             Self::Tick => out.message(4, &Empty),
             Self::Raise(level) => out.number(5, (*level).into()),
             Self::User(command) => out.message(6, command),
+            Self::Appoint(appointment) => out.message(7, appointment),
         }
     }
 }
@@ -28,6 +30,8 @@ impl Message for ControlReply {
         match self {
             Self::Done => out.message(1, &Empty),
             Self::Session(session) => out.number(2, session.0),
+            Self::Archiver(Some(archiver)) => out.message(3, archiver),
+            Self::Archiver(None) => out.message(3, &Empty),
         }
     }
 }
@@ -41,6 +45,7 @@ impl Decode for ControlCommand {
             (4, Content(part)) => empty(part, Self::Tick),
             (5, Number(level)) => small(level).map(Self::Raise),
             (6, Content(part)) => UserCommand::decode(part).map(Self::User),
+            (7, Content(part)) => Appointment::decode(part).map(Self::Appoint),
             _ => Err(Flaw::Unknown),
         }
     }
@@ -51,8 +56,52 @@ impl Decode for ControlReply {
         match only_field(part)? {
             (1, Content(part)) => empty(part, Self::Done),
             (2, Number(session)) => Ok(Self::Session(SessionId(session))),
+            (3, Content(part)) if part.bytes().is_empty() => Ok(Self::Archiver(None)),
+            (3, Content(part)) => Archiver::decode(part).map(|archiver| Self::Archiver(Some(archiver))),
             _ => Err(Flaw::Unknown),
         }
+    }
+}
+
+impl Message for Appointment {
+    fn put(&self, out: &mut impl Out) {
+        self.node.iter().for_each(|node| out.number(1, node.0));
+        out.number_unless_0(2, self.expected);
+    }
+}
+
+impl Decode for Appointment {
+    fn decode(part: Part<'_>) -> Result<Self, Flaw> {
+        let mut appointment = Self { node: None, expected: 0 };
+        for field in Fields::of(part) {
+            match field? {
+                (1, Number(node)) => appointment.node = Some(NodeId(node)),
+                (2, Number(expected)) => appointment.expected = expected,
+                _ => return Err(Flaw::Unknown),
+            }
+        }
+        Ok(appointment)
+    }
+}
+
+impl Message for Archiver {
+    fn put(&self, out: &mut impl Out) {
+        out.number(1, self.node.0);
+        out.number_unless_0(2, self.token);
+    }
+}
+
+impl Decode for Archiver {
+    fn decode(part: Part<'_>) -> Result<Self, Flaw> {
+        let (mut archiver, mut token) = (None, 0);
+        for field in Fields::of(part) {
+            match field? {
+                (1, Number(node)) => archiver = Some(NodeId(node)),
+                (2, Number(number)) => token = number,
+                _ => return Err(Flaw::Unknown),
+            }
+        }
+        Ok(Self { node: archiver.ok_or(Flaw::Unknown)?, token })
     }
 }
 

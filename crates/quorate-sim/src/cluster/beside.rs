@@ -138,7 +138,7 @@ impl Cluster {
         let Some(items) = self.items(name) else { return };
         let hashes = items.store().hashes();
         if hashes.index > 0 {
-            let state = State { outcomes: hashes.outcomes, user: hashes.rows.into(), reserved: 0 };
+            let state = State { outcomes: hashes.outcomes, user: hashes.rows.into(), reserved: 0, archiver: None };
             self.beside.state(who, hashes.index, state);
         }
     }

@@ -62,5 +62,5 @@ fn state(store: &SqlStore) -> Result<Option<(u64, State)>, String> {
     let Some(row) = row.filter(|row| row.applied.log_id.is_some()) else { return Ok(None) };
     let user = logical_hash::user(&conn).map_err(|unread| unread.to_string())?;
     let reserved = logical_hash::reserved(&conn).map_err(|unread| unread.to_string())?;
-    Ok(Some((row.applied.index(), State { outcomes: row.outcome_hash, user, reserved })))
+    Ok(Some((row.applied.index(), State { outcomes: row.outcome_hash, user, reserved, archiver: row.archiver })))
 }

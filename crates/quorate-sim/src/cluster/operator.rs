@@ -6,6 +6,7 @@ use quorate::admin::AdminError;
 use quorate::types::{GroupId, NodeId};
 use quorate::{Client, ClientConfig, Error, Status};
 use quorate_env::timeout;
+use quorate_model::{Appointment, ControlReply};
 
 use super::{Cluster, End};
 
@@ -23,6 +24,12 @@ impl Cluster {
     pub async fn tick(&self, name: &'static str) -> Option<Result<(), Error>> {
         let node = self.node(name)?;
         Some(quorate::sim::tick(&node).await)
+    }
+
+    /// Lets a node propose an appointment of the archiver, if the node serves.
+    pub async fn appoint(&self, name: &'static str, appointment: Appointment) -> Option<Result<ControlReply, Error>> {
+        let node = self.node(name)?;
+        Some(quorate::sim::appoint(&node, appointment).await)
     }
 
     /// Requests a verification that all nodes hold the same data, and checks that it finds no difference. A

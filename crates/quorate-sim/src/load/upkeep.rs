@@ -13,10 +13,13 @@ use quorate::{
     sql::{MigrateError, Migration},
 };
 use quorate_env::{Env, Rng, sleep, timeout};
+use quorate_model::{Appointment, Archiver, ControlReply};
 
 use super::{WRITE_LIMIT, connected};
 use crate::cluster::Cluster;
-use crate::coverage::{EXTENDED, MIGRATION, NOT_EXTENDED, NOT_TICKED, SCHEMA, TICKED, UPKEEP, VACUUM};
+use crate::coverage::{
+    APPOINTED, EXTENDED, MIGRATION, NOT_APPOINTED, NOT_EXTENDED, NOT_TICKED, SCHEMA, TICKED, UPKEEP, VACUUM,
+};
 use crate::ledger::Ledger;
 
 /// The longest pause between two actions, in milliseconds.
@@ -59,7 +62,10 @@ impl Upkeep {
             match self.rng.below(8) {
                 0 | 1 => self.migrate(&sql).await,
                 2 => self.use_new_function(&sql).await,
-                3 => self.use_new_level().await,
+                3 => {
+                    self.use_new_level().await;
+                    self.appoint().await;
+                }
                 _ => self.maintain(&sql).await,
             }
         }
@@ -123,6 +129,27 @@ impl Upkeep {
                 self.ledger.happened(NOT_TICKED);
             }
             Err(error) => self.excuse("a tick", &error),
+        }
+    }
+
+    /// Proposes an archiver in the place of the one that a node knows, or of one that there never is.
+    async fn appoint(&self) {
+        let at = self.rng.below(self.cluster.names().len() as u64);
+        let Some(name) = usize::try_from(at).ok().and_then(|at| self.cluster.names().get(at)) else { return };
+        let Some((status, _)) = self.cluster.admin(name) else { return };
+        let pick = usize::try_from(self.rng.below(status.members.len() as u64 + 1)).unwrap_or(0);
+        let node = status.members.get(pick).map(|member| member.id);
+        let is_right = self.rng.chance(0.7);
+        let expected = if is_right { Archiver::token_of(status.archiver) } else { u64::MAX };
+        let appointed = timeout(WRITE_LIMIT, self.cluster.appoint(name, Appointment { node, expected })).await;
+        let Ok(Some(appointed)) = appointed else { return };
+        self.cluster.world().trace().add("upkeep", format_args!("an archiver by {name}: {appointed:?}"));
+        match appointed {
+            Ok(ControlReply::Archiver(_)) => self.ledger.happened(NOT_APPOINTED),
+            Ok(_) if is_right => self.ledger.happened(APPOINTED),
+            Ok(reply) => self.cluster.history().violation(format!("an archiver that is none was replaced: {reply:?}")),
+            Err(Error::Failed(failure)) if failure.kind == FailureKind::Unsupported => {}
+            Err(error) => self.excuse("an appointment", &error),
         }
     }
 

@@ -92,7 +92,9 @@ fn rewrite(vfs: &str, path: &Path, identity: StoreIdentity, applied: &Applied) -
         let transaction = conn.unchecked_transaction()?;
         sessions::end_all(&conn)?;
         let (level, due) = (row.applied.level, row.applied.due);
-        let row = AppliedRow { identity, applied: Applied { level, due, ..applied.clone() }, ..row };
+        let applied = Applied { level, due, ..applied.clone() };
+        // The archive belongs to the cluster that the data come from: this one must not write there.
+        let row = AppliedRow { identity, applied, archiver: None, ..row };
         applied_row::write(&row, |values| conn.execute(applied_row::WRITE, values))?;
         transaction.commit()
     };

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::store::SqlStore;
-use crate::store::tests::{Home, IDENTITY, apply, create_table, home, insert, open, options};
+use crate::store::tests::{Home, IDENTITY, apply, appoint, create_table, home, insert, open, options};
 
 const ROWS: u64 = 300;
 
@@ -91,6 +91,23 @@ fn a_copy_that_differs_from_the_backup_is_not_restored() {
     let error = restored(&second).unwrap_err();
     assert!(error.to_string().contains("does not match the backup's checksum"), "{error}");
     assert!(names(&second.path().join("db")).is_empty());
+}
+
+/// A restored cluster must not write to the archive of the cluster that the backup is of.
+#[test]
+fn a_restored_database_has_no_archiver() {
+    let (_home, store, _) = imaged();
+    apply(&store, vec![appoint(2 + ROWS, 7)]).unwrap();
+    let mut source = store.send_image().unwrap();
+    let pieces: Vec<Bytes> = std::iter::from_fn(|| source.next().unwrap()).collect();
+    let dir = TempDir::new().unwrap();
+    let file = dir.path().join("a.db");
+    let backup = write(&file, false, &pieces).unwrap();
+    assert_eq!(store.archiver().map(|archiver| archiver.token), Some(2 + ROWS));
+    let applied = Applied { log_id: backup.applied.log_id, ..Applied::default() };
+    restore(&disk(), dir.path(), &file, IDENTITY, &applied).unwrap();
+    let restored = open(dir.path(), options());
+    assert_eq!((restored.archiver(), restored.applied().index()), (None, 2 + ROWS));
 }
 
 #[test]

@@ -19,7 +19,8 @@ use proptest::prelude::*;
 use quorate_env::Rng;
 use quorate_model::limits::FORMAT_LEVEL;
 use quorate_model::{
-    ControlCommand, Entry, ImageSource, Payload, Proposal, Stamp, StateMachine, StoreFault, StoreIdentity, Value, codec,
+    Archiver, ControlCommand, Entry, ImageSource, NodeId, Payload, Proposal, Stamp, StateMachine, StoreFault,
+    StoreIdentity, Value, codec,
 };
 use rusqlite::Connection;
 use xxhash_rust::xxh3::xxh3_64;
@@ -28,7 +29,9 @@ use super::piece;
 use crate::connection;
 use crate::options::StoreOptions;
 use crate::store::SqlStore;
-use crate::store::tests::{Home, IDENTITY, apply, create_table, entry, home, insert, open, options, rows, send, until};
+use crate::store::tests::{
+    Home, IDENTITY, apply, appoint, create_table, entry, home, insert, open, options, rows, send, until,
+};
 use crate::vfs::marks::BLOCK;
 
 /// The contents of the table: a length and a byte for each key.
@@ -230,6 +233,27 @@ fn running_readers_keep_the_old_state() {
     drop(other);
     let again = open(&home.dir, options());
     assert_eq!((again.applied().index(), rows(&again)), (600, 599));
+}
+
+/// Who watches the archiver sees a change by an entry, and one by an image.
+#[test]
+fn the_archiver_is_published_and_is_part_of_an_image() {
+    let (_home, store, _) = imaged(options());
+    let seen = store.watch_archiver();
+    assert_eq!(*seen.borrow(), None);
+    apply(&store, vec![appoint(600, 7)]).unwrap();
+    let appointed = Some(Archiver { node: NodeId(7), token: 600 });
+    assert_eq!((*seen.borrow(), store.archiver()), (appointed, appointed));
+    let home = home();
+    let other = open(&home.dir, options());
+    apply(&other, vec![create_table(), insert(2, 1)]).unwrap();
+    let mut seen = other.watch_archiver();
+    transfer(&store, &other, Duration::ZERO).unwrap();
+    assert_eq!((seen.has_changed().unwrap(), *seen.borrow_and_update()), (true, appointed));
+    apply(&other, vec![insert(601, 1)]).unwrap();
+    assert!(!seen.has_changed().unwrap(), "no other entry changes it");
+    drop(other);
+    assert_eq!(*open(&home.dir, options()).watch_archiver().borrow(), appointed);
 }
 
 /// The node keeps its own data, and says why.

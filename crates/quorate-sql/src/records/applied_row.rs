@@ -6,7 +6,7 @@ use bytes::Bytes;
 use quorate_apply::AppliedRow;
 use quorate_model::limits::BASE_LEVEL;
 use quorate_model::users::USERS_LEVEL;
-use quorate_model::{Applied, Epoch, GroupId, LogId, NodeId, StoreFault, StoreIdentity};
+use quorate_model::{ARCHIVER_LEVEL, Applied, Archiver, Epoch, GroupId, LogId, NodeId, StoreFault, StoreIdentity};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::classify;
@@ -15,22 +15,28 @@ use crate::classify;
 /// is upgraded when it is opened.
 ///
 /// Since level 2 sessions have a column `recent`, since level 3 there is a table of enabled extensions, since level 4
-/// one of rejected entries, since level 5 the applied row has the columns `format_level` and `due`, and since level 6
-/// there are tables of users and of requests with keys.
+/// one of rejected entries, since level 5 the applied row has the columns `format_level` and `due`, since level 6 there
+/// are tables of users and of requests with keys, and since level 7 the applied row has the columns `archiver_node` and
+/// `archiver_token`.
 ///
-/// A row says level 4 as long as these columns hold their defaults, and level 5 until these tables may hold rows. An
-/// older program can then use the database, so a cluster can be upgraded node by node, and back, until the format level
-/// rises.
-pub const STORE_LEVEL: u32 = 6;
+/// A row says level 4 as long as the columns of level 5 hold their defaults, level 5 until the tables of level 6 may
+/// hold rows, and level 6 until there may be an archiver. An older program can then use the database, so a cluster can
+/// be upgraded node by node, and back, until the format level rises.
+pub const STORE_LEVEL: u32 = 7;
 
 /// The level of the layout since which the row has a format level and a due time.
 const WITH_FORMAT_LEVEL: u32 = 5;
 
+/// The level of the layout since which there are users and requests with keys.
+const WITH_USERS: u32 = 6;
+
 /// Returns the lowest level of the layout that holds a row.
 fn layout_of(row: &AppliedRow) -> u32 {
     match row.applied.level {
+        _ if row.archiver.is_some() => STORE_LEVEL,
         BASE_LEVEL if row.applied.due.is_none() => WITH_FORMAT_LEVEL - 1,
         ..USERS_LEVEL => WITH_FORMAT_LEVEL,
+        ..ARCHIVER_LEVEL => WITH_USERS,
         _ => STORE_LEVEL,
     }
 }
@@ -43,12 +49,17 @@ pub(crate) const TABLE: &str = "CREATE TABLE _quorate_applied (
     term INTEGER, node INTEGER, \"index\" INTEGER,
     members_term INTEGER, members_node INTEGER, members_index INTEGER, members BLOB,
     now INTEGER NOT NULL, outcome_hash INTEGER NOT NULL,
-    format_level INTEGER NOT NULL DEFAULT 1, due INTEGER
+    format_level INTEGER NOT NULL DEFAULT 1, due INTEGER,
+    archiver_node INTEGER, archiver_token INTEGER
 ) STRICT";
 
 /// The table, the names and the types of the columns that older layouts do not have.
-pub(super) const ADDED: [(&str, &str, &str); 2] =
-    [("_quorate_applied", "format_level", "INTEGER NOT NULL DEFAULT 1"), ("_quorate_applied", "due", "INTEGER")];
+pub(super) const ADDED: [(&str, &str, &str); 4] = [
+    ("_quorate_applied", "format_level", "INTEGER NOT NULL DEFAULT 1"),
+    ("_quorate_applied", "due", "INTEGER"),
+    ("_quorate_applied", "archiver_node", "INTEGER"),
+    ("_quorate_applied", "archiver_token", "INTEGER"),
+];
 
 /// The columns of every layout, in the order in which [`of`] reads them.
 const COLUMNS: &str = "level, cluster, epoch, \"group\", term, node, \"index\",
@@ -57,8 +68,9 @@ const COLUMNS: &str = "level, cluster, epoch, \"group\", term, node, \"index\",
 /// Writes the whole row.
 pub(crate) const WRITE: &str = "REPLACE INTO _quorate_applied
     (id, level, cluster, epoch, \"group\", term, node, \"index\",
-     members_term, members_node, members_index, members, now, outcome_hash, format_level, due)
-    VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
+     members_term, members_node, members_index, members, now, outcome_hash, format_level, due,
+     archiver_node, archiver_token)
+    VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)";
 
 /// Returns the row of a database, or `None` if the database was never used by a store. In a read transaction, the
 /// row matches the data that the transaction sees.
@@ -79,7 +91,8 @@ pub fn read(conn: &Connection) -> Result<Option<AppliedRow>, StoreFault> {
         ))),
         Some(level) => {
             let added = if level < WITH_FORMAT_LEVEL { "1, NULL" } else { "format_level, due" };
-            let read = format!("SELECT {COLUMNS}, {added} FROM _quorate_applied WHERE id = 1");
+            let archiver = if level < STORE_LEVEL { "NULL, NULL" } else { "archiver_node, archiver_token" };
+            let read = format!("SELECT {COLUMNS}, {added}, {archiver} FROM _quorate_applied WHERE id = 1");
             conn.query_row(&read, [], of).map(Some).map_err(own)
         }
     }
@@ -95,14 +108,12 @@ fn of(row: &Row<'_>) -> rusqlite::Result<AppliedRow> {
             epoch: Epoch(unsigned(row, 2)?),
             group: GroupId(row.get(3)?),
         },
-        applied: Applied {
-            log_id: log_id(row, 4)?,
-            membership,
-            level: row.get(13)?,
-            due: row.get::<_, Option<i64>>(14)?.map(i64::cast_unsigned),
-        },
+        applied: Applied { log_id: log_id(row, 4)?, membership, level: row.get(13)?, due: optional(row, 14)? },
         now: unsigned(row, 11)?,
         outcome_hash: unsigned(row, 12)?,
+        archiver: optional(row, 15)?
+            .zip(optional(row, 16)?)
+            .map(|(node, token)| Archiver { node: NodeId(node), token }),
     })
 }
 
@@ -127,6 +138,8 @@ pub(crate) fn write<R>(row: &AppliedRow, write: impl FnOnce(&[&dyn rusqlite::ToS
         row.outcome_hash.cast_signed(),
         row.applied.level,
         row.applied.due.map(u64::cast_signed),
+        row.archiver.map(|archiver| archiver.node.0.cast_signed()),
+        row.archiver.map(|archiver| archiver.token.cast_signed()),
     ])
 }
 
@@ -134,10 +147,13 @@ fn unsigned(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     row.get::<_, i64>(column).map(i64::cast_unsigned)
 }
 
+fn optional(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<u64>> {
+    row.get::<_, Option<i64>>(column).map(|value| value.map(i64::cast_unsigned))
+}
+
 /// Returns the log id in three columns, or `None` if they are NULL.
 fn log_id(row: &Row<'_>, first: usize) -> rusqlite::Result<Option<LogId>> {
-    let number = |column| row.get::<_, Option<i64>>(column).map(|value| value.map(i64::cast_unsigned));
-    let (term, node, index) = (number(first)?, number(first + 1)?, number(first + 2)?);
+    let (term, node, index) = (optional(row, first)?, optional(row, first + 1)?, optional(row, first + 2)?);
     Ok(match (term, node, index) {
         (Some(term), Some(node), Some(index)) => Some(LogId { term, node: NodeId(node), index }),
         _ => None,
@@ -171,6 +187,7 @@ mod tests {
             },
             now: u64::MAX,
             outcome_hash: u64::MAX - 2,
+            archiver: Some(Archiver { node: NodeId(u64::MAX), token: u64::MAX - 4 }),
         };
         assert_eq!(stored(&full), full);
         let new = AppliedRow::new(identity);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorate_apply::Users;
-use quorate_model::{Applied, Entry, Outcome, StoreFault, StoreIdentity};
+use quorate_model::{Applied, Archiver, Entry, Outcome, StoreFault, StoreIdentity};
 
 use crate::connection::{self, BUSY_TIMEOUT};
 use crate::error::OpenError;
@@ -58,6 +58,11 @@ impl Core {
     /// The latest entries that the cluster decided not to run.
     pub(crate) fn rejected(&self) -> &[u64] {
         self.applier.rejected()
+    }
+
+    /// The archiver as of the last entry, if there is one.
+    pub(crate) fn archiver(&self) -> Option<Archiver> {
+        self.applier.archiver()
     }
 
     /// The users as of the last entry.

@@ -8,7 +8,7 @@ use quorate_apply::waits::Waits;
 use quorate_env::mutant::Mutant;
 use quorate_env::signal::Signal;
 use quorate_env::{Env, Throttle, lock};
-use quorate_model::{Applied, StoreFault};
+use quorate_model::{Applied, Archiver, StoreFault};
 use tokio::sync::watch;
 
 use super::core::Core;
@@ -90,6 +90,8 @@ pub(crate) struct Shared {
     pub(crate) rejections: Mutex<Vec<u64>>,
     /// The users as of the last COMMIT that changed them.
     pub(crate) users: watch::Sender<Arc<Users>>,
+    /// The archiver as of the last COMMIT that changed it.
+    pub(crate) archiver: watch::Sender<Option<Archiver>>,
     stop: AtomicU8,
     /// Lets other threads observe the writer's statements and interrupt them.
     pub(crate) supervision: Arc<Supervision>,
@@ -145,6 +147,7 @@ impl Shared {
             checkpoint_waits: Throttle::default(),
             rejections: Mutex::new(core.rejected().to_vec()),
             users: watch::Sender::new(Arc::clone(core.users())),
+            archiver: watch::Sender::new(core.archiver()),
             stop: AtomicU8::new(Stop::Running as u8),
             supervision,
             readers,
@@ -202,8 +205,8 @@ impl Shared {
         }
     }
 
-    /// Publishes the rejections and the users, which others read without the writer lock. Must be called before the
-    /// position is published: who knows the position of a change of users finds the change made.
+    /// Publishes the rejections, the users and the archiver, which others read without the writer lock. Must be called
+    /// before the position is published: who knows the position of such a change finds the change made.
     fn note_records(&self, core: &Core) {
         let mut known = lock(&self.rejections);
         if known.last() != core.rejected().last() {
@@ -217,6 +220,7 @@ impl Shared {
             }
             is_new
         });
+        self.archiver.send_if_modified(|archiver| std::mem::replace(archiver, core.archiver()) != core.archiver());
     }
 
     /// Records that an image was installed, which clears the faults of the earlier data. Must be called under the

@@ -16,8 +16,8 @@ use std::time::{Duration, Instant as StdInstant};
 
 use quorate_env::Rng;
 use quorate_model::{
-    CommandResult, ControlCommand, Epoch, GroupId, LogId, NodeId, Outcome, Payload, Proposal, SqlCommand, SqlReply,
-    Stamp, Statement, StoreIdentity, Value, codec,
+    Appointment, CommandResult, ControlCommand, Epoch, GroupId, LogId, NodeId, Outcome, Payload, Proposal, SqlCommand,
+    SqlReply, Stamp, Statement, StoreIdentity, Value, codec,
 };
 use rusqlite::ffi;
 
@@ -71,6 +71,14 @@ pub(crate) fn create_table() -> Entry {
 pub(crate) fn insert(index: u64, bytes: usize) -> Entry {
     let blob = vec![u8::try_from(index % 251).unwrap(); bytes];
     entry(index, "INSERT INTO t VALUES (?1, ?2)", vec![Value::Integer(i64::try_from(index).unwrap()), blob.into()])
+}
+
+/// An entry that appoints the first archiver.
+pub(crate) fn appoint(index: u64, node: u64) -> Entry {
+    let appointment = Appointment { node: Some(NodeId(node)), expected: 0 };
+    let proposal = Proposal::new(None, vec![ControlCommand::Appoint(appointment).into()]);
+    let payload = Payload::Proposal(Stamp::default(), codec::encode_proposal(&proposal).unwrap());
+    Entry { payload, ..insert(index, 0) }
 }
 
 pub(crate) type Answer = Result<Vec<Option<Outcome>>, StoreFault>;

@@ -285,7 +285,8 @@ impl Gateway {
     pub(crate) fn status(&self) -> Status {
         let sizes = self.store.sizes();
         let bytes = sizes.database.saturating_add(sizes.wal_file);
-        Status::new(self.consensus.status(), self.store.durable().index(), bytes, self.store.fault().as_ref())
+        let (durable, fault) = (self.store.durable().index(), self.store.fault());
+        Status::new(self.consensus.status(), durable, bytes, fault.as_ref(), self.store.archiver())
     }
 
     /// Returns the metrics of this node.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use prost::Message;
 use quorate_consensus::{Blocked, ClusterId, GroupStatus, MemberStatus, Standing};
-use quorate_model::{LogId, NodeId};
+use quorate_model::{Archiver, LogId, NodeId};
 
 use super::WirePosition;
 use crate::status::Status;
@@ -54,6 +54,9 @@ pub(crate) struct StatusReply {
     /// The groups beside `main`.
     #[prost(message, repeated, tag = "18")]
     pub groups: Vec<GroupReply>,
+    /// The node that writes the archive.
+    #[prost(message, optional, tag = "19")]
+    pub archiver: Option<WireArchiver>,
     #[prost(message, optional, tag = "30")]
     pub standing: Option<StandingReply>,
 }
@@ -92,6 +95,26 @@ pub(crate) struct WireLogId {
     pub node: u64,
     #[prost(uint64, tag = "3")]
     pub index: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(crate) struct WireArchiver {
+    #[prost(fixed64, tag = "1")]
+    pub node: u64,
+    #[prost(uint64, tag = "2")]
+    pub token: u64,
+}
+
+impl From<Archiver> for WireArchiver {
+    fn from(archiver: Archiver) -> Self {
+        Self { node: archiver.node.0, token: archiver.token }
+    }
+}
+
+impl From<WireArchiver> for Archiver {
+    fn from(archiver: WireArchiver) -> Self {
+        Self { node: NodeId(archiver.node), token: archiver.token }
+    }
 }
 
 impl From<LogId> for WireLogId {
@@ -225,6 +248,7 @@ impl From<Status> for StatusReply {
             blocked_why: status.blocked.map(|blocked| blocked.why).unwrap_or_default(),
             fault: status.fault,
             groups: status.groups.into_iter().map(GroupReply::from).collect(),
+            archiver: status.archiver.map(WireArchiver::from),
             standing: Some(status.standing.into()),
         }
     }
@@ -246,6 +270,7 @@ impl From<StatusReply> for Status {
             node: NodeId(reply.node),
             name: reply.name,
             leader: reply.leader.map(NodeId),
+            archiver: reply.archiver.map(Archiver::from),
             term: reply.term,
             last_index: reply.last_index,
             committed_index: reply.committed_index,

@@ -199,6 +199,7 @@ fn status() -> Status {
         node: NodeId(5),
         name: "a".to_owned(),
         leader: Some(NodeId(6)),
+        archiver: None,
         term: 3,
         last_index: 79,
         committed_index: 78,

@@ -13,6 +13,7 @@ use crate::Engine;
 /// Two digits for each byte.
 const GOLDEN: &str = include_str!("../../../tests/golden/memory-state-1.hex");
 const GOLDEN_2: &str = include_str!("../../../tests/golden/memory-state-2.hex");
+const GOLDEN_3: &str = include_str!("../../../tests/golden/memory-state-3.hex");
 
 fn some_bytes() -> impl Strategy<Value = Bytes> {
     vec(any::<u8>(), 0..12).prop_map(Bytes::from)
@@ -31,12 +32,16 @@ fn an_applied_row() -> impl Strategy<Value = AppliedRow> {
     let membership = proptest::option::of((a_log_id(), some_bytes()));
     let applied = (proptest::option::of(a_log_id()), membership, any::<u32>(), proptest::option::of(any::<u64>()));
     let applied = applied.prop_map(|(log_id, membership, level, due)| Applied { log_id, membership, level, due });
-    (identity, applied, any::<u64>(), any::<u64>()).prop_map(|(identity, applied, now, outcome_hash)| AppliedRow {
-        identity,
-        applied,
-        now,
-        outcome_hash,
-    })
+    let archiver = any::<(u64, u64)>().prop_map(|(node, token)| Archiver { node: NodeId(node), token });
+    (identity, applied, any::<u64>(), any::<u64>(), proptest::option::of(archiver)).prop_map(
+        |(identity, applied, now, outcome_hash, archiver)| AppliedRow {
+            identity,
+            applied,
+            now,
+            outcome_hash,
+            archiver,
+        },
+    )
 }
 
 fn a_record() -> impl Strategy<Value = (Key, Record)> {
@@ -106,7 +111,7 @@ fn example() -> Memory {
     let identity = StoreIdentity { cluster: (1 << 100) + 7, epoch: Epoch(2), group: GroupId(3) };
     let membership = Some((log_id(6), Bytes::from_static(b"members")));
     let applied = Applied { log_id: Some(log_id(8)), membership, level: 2, due: Some(9) };
-    let row = AppliedRow { identity, applied, now: 10, outcome_hash: u64::MAX - 1 };
+    let row = AppliedRow { identity, applied, now: 10, outcome_hash: u64::MAX - 1, archiver: None };
     let session = SessionRecord { id: 11, used: 12, floor: 13, highest: 14, recent: vec![15, 16] };
     let row_of = |table, key, value| (Key::Row(table, Bytes::from_static(key)), Record::Row(Bytes::from_static(value)));
     let records = [
@@ -143,6 +148,14 @@ fn example_with_requests() -> Memory {
     of_records(example_with_users().map.into_iter().chain(records).collect())
 }
 
+/// The same with an archiver.
+fn with_archiver(mut memory: Memory) -> Memory {
+    if let Some(Record::Applied(row)) = memory.map.get_mut(&Key::Applied) {
+        row.archiver = Some(Archiver { node: NodeId(38), token: 39 });
+    }
+    memory
+}
+
 #[test]
 fn the_format_is_pinned() {
     let hex = |memory: &Memory| memory.encode().unwrap().iter().map(|byte| format!("{byte:02x}")).collect::<String>();
@@ -150,11 +163,13 @@ fn the_format_is_pinned() {
     assert_eq!(written, GOLDEN, "\n{written}");
     let written = format!("{}\n{}\n", hex(&example_with_users()), hex(&example_with_requests()));
     assert_eq!(written, GOLDEN_2, "\n{written}");
+    let written = format!("{}\n{}\n", hex(&with_archiver(example())), hex(&with_archiver(example_with_requests())));
+    assert_eq!(written, GOLDEN_3, "\n{written}");
 }
 
 #[test]
 fn any_damage_is_found() {
-    let bytes = example_with_requests().encode().unwrap();
+    let bytes = with_archiver(example_with_requests()).encode().unwrap();
     for at in 0..bytes.len() {
         let mut other = bytes.to_vec();
         other[at] ^= 0x10;
@@ -168,7 +183,7 @@ fn any_damage_is_found() {
 #[test]
 fn a_newer_version_is_not_damage() {
     let mut bytes = example().encode().unwrap().to_vec();
-    bytes[MAGIC.len()] = 3;
+    bytes[MAGIC.len()] = 4;
     let fault = fault_of(&seal(bytes));
     assert!(matches!(fault, StoreFault::Unsupported(_)), "{fault}");
 }
@@ -198,7 +213,7 @@ fn what_no_encoder_writes_is_damage_even_under_a_right_checksum() {
     wrong.extend([encoded(&[]), encoded(&all[1..])]);
     // The version, a zero of the header, the length, and the flag of an outcome.
     let flag = encoded(&all[..2]).len() - SUM_BYTES + 17;
-    for (at, byte) in [(MAGIC.len(), 1), (MAGIC.len() + 2, 1), (HEAD_BYTES - 1, 1), (flag, 2)] {
+    for (at, byte) in [(MAGIC.len(), 1), (MAGIC.len(), 3), (MAGIC.len() + 2, 1), (HEAD_BYTES - 1, 1), (flag, 2)] {
         let mut bytes = encoded(&all);
         bytes[at] = byte;
         wrong.push(sum(bytes));

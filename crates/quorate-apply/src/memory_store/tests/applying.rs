@@ -2,7 +2,7 @@
 
 use std::task::{Wake, Waker};
 
-use quorate_model::UserCommand;
+use quorate_model::Appointment;
 
 use super::*;
 use crate::Engine;
@@ -83,7 +83,7 @@ fn an_entry_of_a_newer_version_stops_the_store_after_the_entries_before_it() {
     let disk = Arc::new(SimDisk::new(1));
     let store = MemoryStore::open(disk, dir(), IDENTITY, FORMAT_LEVEL - 1, options()).unwrap();
     let session = |index| proposal(index, None, vec![ControlCommand::OpenSession.into()]);
-    let newest = ControlCommand::User(UserCommand::Remove("ann".to_owned()));
+    let newest = ControlCommand::Appoint(Appointment { node: None, expected: 0 });
     assert_eq!(newest.level(), FORMAT_LEVEL);
     let entries = [session(0), session(1), proposal(2, None, vec![newest.into()]), session(3)];
     let calls = hand_over(&store, &entries);

@@ -1,6 +1,7 @@
 //! Exactly-once: the guarantees of sessions across batches and restarts.
 
 use quorate_apply::session::{SESSION_IDLE_NANOS, SESSIONS_MAX};
+use quorate_model::ARCHIVER_LEVEL;
 use quorate_model::limits::{KEPT_OUTCOME_BYTES_MAX, SESSION_WINDOW};
 use quorate_model::users::USERS_LEVEL;
 
@@ -112,7 +113,9 @@ fn sessions_of_the_first_layout_are_upgraded() {
 /// process may end.
 #[test]
 fn a_database_of_layout_4_is_upgraded_from_any_state() {
-    const DROPS: [&str; 5] = [
+    const DROPS: [&str; 7] = [
+        "ALTER TABLE _quorate_applied DROP COLUMN archiver_token",
+        "ALTER TABLE _quorate_applied DROP COLUMN archiver_node",
         "DROP TABLE _quorate_users",
         "DROP TABLE _quorate_requests",
         "UPDATE _quorate_applied SET level = 4",
@@ -137,7 +140,7 @@ fn the_layout_stays_old_until_the_format_level_rises() {
     let layout =
         |node: &Node| node.conn().query_row("SELECT level FROM _quorate_applied", [], |row| row.get::<_, u32>(0));
     assert_eq!(layout(&node), Ok(4));
-    for (level, of_layout) in [(2, 5), (USERS_LEVEL, 6)] {
+    for (level, of_layout) in [(2, 5), (USERS_LEVEL, 6), (ARCHIVER_LEVEL, 7)] {
         node.propose(&Proposal::new(None, vec![ControlCommand::Raise(level).into()])).unwrap();
         assert_eq!((layout(&node), node.applier().applied().level), (Ok(of_layout), level));
         node.restart();
