@@ -17,7 +17,7 @@ use crate::entries::Segment;
 use crate::error::ArchiveError;
 use crate::keys::{Keys, parse_file, parse_segment};
 use crate::ltx::{HEADER_BYTES, Header, Level, PageSize};
-use crate::manifest::{File, Generation};
+use crate::manifest::{File, Generation, Manifest};
 use crate::objects::{Listed, Object, Objects, ObjectsError};
 use crate::reading::whole;
 
@@ -70,6 +70,12 @@ pub struct SegmentObject {
 pub async fn clusters(objects: &dyn Objects) -> Result<Vec<u128>, ArchiveError> {
     let folders = objects.list_folders("").await?;
     Ok(folders.iter().filter_map(|folder| crate::keys::parse_cluster(folder)).collect())
+}
+
+/// Reads the manifest of a cluster's archive; `None` if there is none.
+pub async fn manifest(objects: &dyn Objects, cluster: u128) -> Result<Option<Manifest>, ArchiveError> {
+    let keys = Keys::new(cluster, objects.litestream_folders());
+    Ok(read_manifest(objects, &keys).await?.map(|(manifest, _)| manifest))
 }
 
 impl Plan {

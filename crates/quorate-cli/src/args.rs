@@ -2,6 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
+use crate::archive::ArchiveArgs;
 use crate::backup::BackupArgs;
 use crate::backups::BackupsArgs;
 use crate::completions::CompletionsArgs;
@@ -47,7 +48,9 @@ pub enum Command {
     Backup(BackupArgs),
     /// List and delete the backups in an object store: list, prune
     Backups(BackupsArgs),
-    /// Create a cluster from a backup
+    /// Show what an archive holds, and whether it can be restored: list, verify
+    Archive(ArchiveArgs),
+    /// Create a cluster from a backup or from an archive
     Restore(RestoreArgs),
     /// List and change the members of a cluster: list, add, remove, replace, transfer
     Members(MembersArgs),

@@ -14,6 +14,7 @@
 )]
 
 mod access;
+mod archive;
 mod args;
 mod backup;
 mod backups;
@@ -68,6 +69,7 @@ async fn main() -> ExitCode {
         },
         Command::Status(args) => status::run(args).await,
         Command::Backup(args) => backup::run(args).await,
+        Command::Archive(args) => archive::run(args).await,
         Command::Backups(args) => backups::run(args).await,
         Command::Restore(args) => restore::run(args).await,
         Command::Migrate(args) => migrate::run(args).await,

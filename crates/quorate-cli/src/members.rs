@@ -347,6 +347,7 @@ mod tests {
             name: "b".to_owned(),
             leader: leader.map(NodeId),
             archiver: None,
+            archive: None,
             term: 3,
             last_index: 100,
             committed_index: 99,

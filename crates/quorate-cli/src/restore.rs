@@ -7,6 +7,7 @@ use clap::Args;
 use quorate::{
     Config,
     restore::{Restoration, RestoreError, RestoreOptions},
+    types::ClusterId,
 };
 use quorate_backup::backups::{self, Keys, Name};
 use quorate_backup::store::{Location, Store};
@@ -19,11 +20,16 @@ use crate::error::{Context as _, Error, Result};
 use crate::options::DATA_DIR;
 use crate::{output, settings};
 
+mod archived;
+
 const EXAMPLE: &str = "\
 Example:
   quorate restore monday.db                      into the stopped or new cluster of `quorate dev`
   quorate restore monday.db --config node.toml   into the data directory of that configuration
   quorate restore 's3://my-bucket/quorate?region=eu-central-1' --latest --identity key.txt --config node.toml
+  quorate restore 's3://my-bucket/archive?region=eu-central-1' --at latest --config node.toml
+  quorate restore file:///mnt/archive --at 2026-11-27T20:15:00Z -o before.db
+  quorate restore file:///mnt/archive --at 1.1.4711 --dry-run
   quorate restore file:///mnt/backups/20261127T020000Z-00000000000000000000000000c0ffee-1.1.57.db.zst
 
 The node is then the first voter of a new epoch. The other members of its configuration join it when they are started
@@ -49,6 +55,19 @@ pub struct RestoreArgs {
     /// Restore the newest backup at the URL, which names a place and not an object
     #[arg(long)]
     pub latest: bool,
+    /// Restore from the archive at the URL, up to a position, the number of an entry, a time such as
+    /// 2026-11-27T20:15:00Z, or latest
+    #[arg(long, value_name = "STATE", conflicts_with_all = ["latest", "plain", "identity", "passphrase_file"])]
+    pub at: Option<String>,
+    /// The cluster, if there are archives of several at the URL
+    #[arg(long, value_name = "ID", requires = "at")]
+    pub cluster: Option<String>,
+    /// Write the state of an archive to a plain SQLite file, and restore no node
+    #[arg(short = 'o', long, value_name = "FILE", requires = "at", conflicts_with_all = ["config", "replace"])]
+    pub output: Option<PathBuf>,
+    /// Show what would be read of the archive, and do nothing
+    #[arg(long, requires = "at")]
+    pub dry_run: bool,
     /// Decrypt with the identities of age in this file; can be given more than once
     #[arg(long, value_name = "FILE")]
     pub identity: Vec<PathBuf>,
@@ -69,11 +88,12 @@ pub struct RestoreArgs {
 /// Runs the command.
 pub async fn run(args: &RestoreArgs) -> Result<()> {
     let begun = Instant::now();
-    let place = match &args.config {
-        Some(path) => Place::of_node(path)?,
-        None => Place::of_dev(&args.data_dir)?,
-    };
-    let options = RestoreOptions { replace: args.replace, others: place.others.clone(), plain: args.plain };
+    if let Some(at) = &args.at {
+        match archived::run(args, at).await? {
+            archived::Done::Told(text) => return output::print(&text),
+            archived::Done::Fetched(scratch) => return into_node(args, scratch.file(), begun).await,
+        }
+    }
     let fetched = match args.source.to_str().filter(|text| Location::is_url(text)) {
         Some(url) => Some(fetch(args, url).await?),
         None if args.latest || !args.identity.is_empty() || args.passphrase_file.is_some() => {
@@ -81,29 +101,58 @@ pub async fn run(args: &RestoreArgs) -> Result<()> {
         }
         None => None,
     };
-    let file = fetched.as_ref().map_or(&args.source, |fetched| &fetched.file);
+    let file = fetched.as_ref().map_or(args.source.clone(), Scratch::file);
+    into_node(args, file, begun).await
+}
+
+/// Makes a file the database of a node.
+async fn into_node(args: &RestoreArgs, file: PathBuf, begun: Instant) -> Result<()> {
+    let place = match &args.config {
+        Some(path) => Place::of_node(path)?,
+        None => Place::of_dev(&args.data_dir)?,
+    };
+    let options = RestoreOptions { replace: args.replace, others: place.others.clone(), plain: args.plain };
     let restored = quorate::restore(file, &place.config, &options).await;
-    drop(fetched);
     let restored = restored.map_err(|error| failure(error, args.plain))?;
     output::print(&place.text(&restored, begun.elapsed().as_secs_f64()))
 }
 
-/// A backup that was fetched, in a directory that is removed when this is dropped.
-struct Fetched {
-    dir: PathBuf,
-    file: PathBuf,
+/// A directory for what is fetched, which is removed when this is dropped.
+pub struct Scratch(PathBuf);
+
+impl Scratch {
+    /// Creates it in `dir`, or in the directory for temporary files.
+    pub fn create(dir: Option<&Path>) -> Result<Self> {
+        let env = Env::real();
+        let name = format!("quorate-restore-{}-{:016x}", std::process::id(), env.rng().next_u64());
+        let dir = dir.map_or_else(std::env::temp_dir, Path::to_path_buf).join(name);
+        // For the owner of this process only.
+        env.disk().create_dir_all(&dir).context(|| format!("cannot create the directory {}", dir.display()))?;
+        Ok(Self(dir))
+    }
+
+    /// Returns the file in it.
+    pub fn file(&self) -> PathBuf {
+        self.0.join("backup.db")
+    }
 }
 
-impl Drop for Fetched {
+impl Drop for Scratch {
     fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_dir_all(&self.dir) {
-            eprintln!("quorate: {} stays: {error}", self.dir.display());
+        if let Err(error) = std::fs::remove_dir_all(&self.0) {
+            eprintln!("quorate: {} stays: {error}", self.0.display());
         }
     }
 }
 
+/// Parses the id of a cluster.
+pub fn cluster(text: &str) -> Result<ClusterId> {
+    let id = u128::from_str_radix(text, 16);
+    id.map(ClusterId).map_err(|_| Error::new(format!("'{text}' is not the id of a cluster: 32 hexadecimal digits")))
+}
+
 /// Fetches the backup that the arguments name.
-async fn fetch(args: &RestoreArgs, url: &str) -> Result<Fetched> {
+async fn fetch(args: &RestoreArgs, url: &str) -> Result<Scratch> {
     if args.plain {
         return Err(Error::new("--plain needs a file: what `quorate backup` writes to a store is never plain"));
     }
@@ -115,14 +164,9 @@ async fn fetch(args: &RestoreArgs, url: &str) -> Result<Fetched> {
         keys = keys.with_passphrase_file(file).map_err(Error::of)?;
     }
     let (store, name) = find(args, url).await.map_err(Error::of)?;
-    let env = Env::real();
-    let name_of_dir = format!("quorate-restore-{}-{:016x}", std::process::id(), env.rng().next_u64());
-    let dir = args.scratch.clone().unwrap_or_else(std::env::temp_dir).join(name_of_dir);
-    // For the owner of this process only.
-    env.disk().create_dir_all(&dir).context(|| format!("cannot create the directory {}", dir.display()))?;
-    let fetched = Fetched { file: dir.join("backup.db"), dir };
-    backups::fetch(&store, &name, keys, &fetched.file).await.map_err(Error::of)?;
-    Ok(fetched)
+    let scratch = Scratch::create(args.scratch.as_deref())?;
+    backups::fetch(&store, &name, keys, scratch.file()).await.map_err(Error::of)?;
+    Ok(scratch)
 }
 
 async fn find(args: &RestoreArgs, url: &str) -> Result<(Store, Name), quorate_backup::Error> {

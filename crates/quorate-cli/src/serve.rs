@@ -42,11 +42,12 @@ pub struct ServeArgs {
 /// Runs the command.
 pub async fn run(args: &ServeArgs) -> Result<()> {
     let sources = settings::sources(args.config.as_deref())?;
-    let config: ServerConfig = sources.read().map_err(|error| unusable(error, args.config.is_some()))?;
+    let mut config: ServerConfig = sources.read().map_err(|error| unusable(error, args.config.is_some()))?;
     if args.print_config {
         return print(&config::print(&config, |key| sources.origin(key)));
     }
     config.check_exposed().map_err(|error| unusable(error, args.config.is_some()))?;
+    config.node.archive = config.archive.open().context(|| "[archive] in the configuration")?;
     let plan = config.backup.plan(&config.node.data_dir).context(|| "[backup] in the configuration")?;
     log::begin(config.log)?;
     let mut stop = Stop::take(args.until_stdin_closes)?;

@@ -177,6 +177,7 @@ mod tests {
             name: id.to_string(),
             leader: Some(NodeId(leader)),
             archiver: None,
+            archive: None,
             term,
             last_index: committed + 1,
             committed_index: committed,

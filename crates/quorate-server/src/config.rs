@@ -12,9 +12,12 @@
 
 use quorate::config::{Given, Key, Schema, Wrong};
 use quorate::{Config, TlsConfig, config::ConfigError};
+use quorate_backup::store::Location;
 
+mod archive;
 mod backup;
 
+pub use archive::ArchiveConfig;
 pub use backup::BackupConfig;
 
 /// The configuration of a server.
@@ -32,6 +35,8 @@ pub struct ServerConfig {
     pub insecure: bool,
     /// The configuration of its log.
     pub log: LogConfig,
+    /// The archive of its cluster.
+    pub archive: ArchiveConfig,
     /// Its scheduled backups.
     pub backup: BackupConfig,
 }
@@ -45,6 +50,7 @@ impl Default for ServerConfig {
             http_tls: true,
             insecure: false,
             log: LogConfig::default(),
+            archive: ArchiveConfig::default(),
             backup: BackupConfig::default(),
         }
     }
@@ -173,6 +179,10 @@ impl Schema for ServerConfig {
                 |server| name_of(server.log.format, &LogFormat::NAMES).into(),
             ),
         ])
+        .chain(ArchiveConfig::keys().into_iter().map(|key| {
+            let part: fn(&Self) -> &ArchiveConfig = |server| &server.archive;
+            key.within(part, |server| &mut server.archive)
+        }))
         .chain(BackupConfig::keys().into_iter().map(|key| {
             let part: fn(&Self) -> &BackupConfig = |server| &server.backup;
             key.within(part, |server| &mut server.backup)
@@ -181,9 +191,19 @@ impl Schema for ServerConfig {
     }
 
     fn check(&self) -> Result<(), ConfigError> {
+        self.archive.check()?;
         self.backup.check()?;
         self.node.check()
     }
+}
+
+/// Returns a URL, or the path of a directory, which is relative to the directory of the file that gives it.
+fn place(given: Given<'_>) -> Result<String, Wrong> {
+    let text = given.text()?;
+    Ok(match given {
+        Given::File(_, base) if !Location::is_url(&text) => base.join(text).display().to_string(),
+        _ => text,
+    })
 }
 
 fn named<T: Copy>(given: Given<'_>, names: &[(&'static str, T)]) -> Result<T, Wrong> {

@@ -368,6 +368,7 @@ mod tests {
             name: "a".to_owned(),
             leader: Some(NodeId(2)),
             archiver: None,
+            archive: None,
             term: 4,
             last_index: 101,
             committed_index: 100,

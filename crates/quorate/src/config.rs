@@ -17,6 +17,8 @@ use quorate_sql::slow::SLOW_DEFAULT;
 use quorate_sql::usage::{TEMP_BYTES_DEFAULT, TEMP_BYTES_PER_QUERY_DEFAULT};
 use quorate_wire::Secret;
 
+use crate::archive::Archive;
+
 mod builder;
 mod error;
 mod keys;
@@ -101,6 +103,9 @@ pub struct Config {
     /// waits up to three seconds for that. From then on, a node without them does not start, so every later version of
     /// the program must have them.
     pub extensions: Extensions,
+    /// Where the cluster is archived; it can be set only in code, and is the same on all nodes. `None` for a node that
+    /// never archives.
+    pub archive: Option<Archive>,
 }
 
 /// The options of a node's database.
@@ -161,6 +166,7 @@ impl Default for Config {
             deadline: DEADLINE_DEFAULT,
             sql: SqlOptions::default(),
             extensions: Extensions::default(),
+            archive: None,
         }
     }
 }
@@ -248,7 +254,7 @@ impl Config {
             keep_log_bytes: self.keep_log_bytes,
             level: FORMAT_LEVEL,
             keep_for_archive_bytes: KEEP_FOR_ARCHIVE_BYTES,
-            archives: false,
+            archives: self.archive.is_some(),
             log_segment_bytes: LOG_SEGMENT_BYTES,
             had_store: false,
         }

@@ -50,6 +50,7 @@
 #![deny(missing_docs)]
 
 pub mod admin;
+pub mod archive;
 pub mod backup;
 pub mod config;
 mod error;
@@ -100,7 +101,7 @@ pub use remote::{Client, ClientConfig, backup, verify};
 pub use restore::restore;
 pub use snapshot::Snapshot;
 pub use sql::Sql;
-pub use status::Status;
+pub use status::{ArchiveStatus, Status};
 pub use transaction::{SAVEPOINT_BYTES_MAX, SAVEPOINTS_MAX, Transaction};
 
 /// Items for simulations only.

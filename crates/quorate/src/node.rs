@@ -40,6 +40,7 @@ use crate::users::Users;
 
 mod agreement;
 mod archiver;
+mod archiving;
 mod backup;
 mod claim;
 mod embedded;
@@ -54,6 +55,7 @@ mod users;
 mod voters;
 mod waits;
 
+use archiving::Archiving;
 pub(crate) use claim::Claim;
 use embedded::Embedded;
 pub(crate) use gateway::Gateway;
@@ -243,6 +245,7 @@ async fn root(
     mut started: oneshot::Sender<Result<Started, StartError>>,
     stopping: oneshot::Receiver<()>,
 ) -> Option<Claim> {
+    let archive = config.archive.clone();
     let opening = open_or_heal(&env, &config, hooks);
     let opened = match select(opening.boxed(), started.closed().boxed()).await {
         Either::Left((opened, _)) => opened,
@@ -260,8 +263,16 @@ async fn root(
     let gateway = Arc::clone(&started_node.gateway);
     let begun = Instant::now();
     let ready = env.spawn(log_ready(Arc::downgrade(&gateway)));
+    let archiving = archive.map(|archive| Archiving::start(&gateway.env, &gateway, archive)).transpose();
+    let archiving = archiving.unwrap_or_else(|error| {
+        tracing::error!(%error, "the archiver can't be started: this node does not archive");
+        None
+    });
     let orderly = started.send(Ok(started_node)).is_ok() && stopping.await.is_ok();
     ready.abort();
+    if let Some(archiving) = archiving {
+        archiving.stop().await;
+    }
     if orderly {
         tracing::info!(event = "stopping", node = config.name, "{} is stopping", config.name);
         gateway.consensus.stop().await;

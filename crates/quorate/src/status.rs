@@ -18,6 +18,8 @@ pub struct Status {
     pub leader: Option<NodeId>,
     /// The node that writes the archive, as the node's database has it, if one was appointed.
     pub archiver: Option<Archiver>,
+    /// How far the archive has come, if the node that reports writes it.
+    pub archive: Option<ArchiveStatus>,
     /// The current term.
     pub term: u64,
     /// The last index of the node's log; 0 for none.
@@ -48,6 +50,21 @@ pub struct Status {
     pub groups: Vec<GroupStatus>,
 }
 
+/// How far an archive has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArchiveStatus {
+    /// The last entry up to which everything is archived.
+    pub archived_index: u64,
+    /// The last entry that is in the last archived boundary.
+    pub boundary_index: u64,
+    /// For how long something has waited to be archived.
+    pub lag: Duration,
+    /// How often archiving has failed since the node has started.
+    pub failures: u64,
+    /// The last failure, if nothing has succeeded since.
+    pub failure: Option<String>,
+}
+
 impl Status {
     /// Returns how many committed entries the node has not applied yet; `None` while it hears of no leader, and so does
     /// not know what is committed, or while it has no database.
@@ -73,7 +90,7 @@ impl Status {
     }
 
     /// Combines the status of the cluster with that of the database: `durable_index`, `database_bytes`, `fault` and
-    /// `archiver`.
+    /// `archiver`. The node adds `archive`.
     pub(crate) fn new(
         cluster: ClusterStatus,
         durable_index: u64,
@@ -87,6 +104,7 @@ impl Status {
             name: cluster.name,
             leader: cluster.main.leader,
             archiver,
+            archive: None,
             term: cluster.main.term,
             last_index: cluster.main.last.map_or(0, |id| id.index),
             committed_index: cluster.main.committed.map_or(0, |id| id.index),

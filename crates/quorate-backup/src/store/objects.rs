@@ -1,7 +1,7 @@
 //! A store as an archive uses it.
 //!
-//! Invariants: as [`Objects`] demands. A directory has no conditional replacement of its own, so a lock on the folder of
-//! the object makes one: it holds for all processes that share the directory.
+//! Invariants: as [`Objects`] demands. A directory has no conditional replacement of its own, so a lock on the folder
+//! of the object makes one: it holds for all processes that share the directory.
 
 use std::ops::Range;
 use std::path::Path as FilePath;

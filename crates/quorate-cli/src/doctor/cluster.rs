@@ -261,6 +261,7 @@ mod tests {
             name: node.to_string(),
             leader: Some(NodeId(1)),
             archiver: None,
+            archive: None,
             term: 1,
             last_index: applied,
             committed_index: applied,

@@ -5,11 +5,13 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use quorate::config::{ConfigError, Given, Key, Shown, time};
+use quorate::config::{ConfigError, Key, Shown, time};
 use quorate_backup::Error;
 use quorate_backup::backups::{Encryption, Keep};
 use quorate_backup::schedule::{Plan, Schedule};
 use quorate_backup::store::Location;
+
+use super::place;
 
 /// The directory within that of the node for the copies that are uploaded.
 const SCRATCH: &str = "backup-scratch";
@@ -150,15 +152,6 @@ impl BackupConfig {
             .example("\"store.env\""),
         ]
     }
-}
-
-/// Returns a URL, or the path of a directory, which is relative to the directory of the file that gives it.
-fn place(given: Given<'_>) -> Result<String, quorate::config::Wrong> {
-    let text = given.text()?;
-    Ok(match given {
-        Given::File(_, base) if !Location::is_url(&text) => base.join(text).display().to_string(),
-        _ => text,
-    })
 }
 
 #[cfg(test)]

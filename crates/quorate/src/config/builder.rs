@@ -8,6 +8,7 @@ use quorate_model::TokenHash;
 use quorate_sql::extensions::Extensions;
 
 use super::{Config, SecretSource, SqlOptions, TlsConfig};
+use crate::archive::Archive;
 
 /// Each setter sets the field of its name.
 impl Config {
@@ -88,6 +89,12 @@ impl Config {
     #[must_use]
     pub fn with_sql(self, sql: SqlOptions) -> Self {
         Self { sql, ..self }
+    }
+
+    /// Sets [`Config::archive`].
+    #[must_use]
+    pub fn with_archive(self, archive: Archive) -> Self {
+        Self { archive: Some(archive), ..self }
     }
 
     /// Sets [`Config::extensions`].

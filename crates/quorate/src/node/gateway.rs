@@ -23,6 +23,7 @@ use quorate_sql::validate::StatementKind;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::coop;
 
+use super::archiving::ArchiveState;
 use crate::config::Config;
 use crate::error::Error;
 use crate::level::Level;
@@ -69,6 +70,8 @@ pub(crate) struct Gateway {
     /// Set when the node is asked to stop.
     pub(crate) is_stopping: AtomicBool,
     pub(super) data_dir: PathBuf,
+    /// How far the archiver of this node has come.
+    pub(crate) archive: Arc<ArchiveState>,
     since: Instant,
 }
 
@@ -111,6 +114,7 @@ impl Gateway {
             expects_admin: config.admin_token.is_some(),
             is_stopping,
             data_dir: config.data_dir.clone(),
+            archive: Arc::default(),
             since,
         }
     }
@@ -286,7 +290,11 @@ impl Gateway {
         let sizes = self.store.sizes();
         let bytes = sizes.database.saturating_add(sizes.wal_file);
         let (durable, fault) = (self.store.durable().index(), self.store.fault());
-        Status::new(self.consensus.status(), durable, bytes, fault.as_ref(), self.store.archiver())
+        let archive = self.archive.status();
+        Status {
+            archive,
+            ..Status::new(self.consensus.status(), durable, bytes, fault.as_ref(), self.store.archiver())
+        }
     }
 
     /// Returns the metrics of this node.

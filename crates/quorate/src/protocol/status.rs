@@ -8,7 +8,7 @@ use quorate_consensus::{Blocked, ClusterId, GroupStatus, MemberStatus, Standing}
 use quorate_model::{Archiver, LogId, NodeId};
 
 use super::WirePosition;
-use crate::status::Status;
+use crate::status::{ArchiveStatus, Status};
 
 /// Answers `STATUS`.
 #[derive(Clone, PartialEq, Message)]
@@ -57,6 +57,9 @@ pub(crate) struct StatusReply {
     /// The node that writes the archive.
     #[prost(message, optional, tag = "19")]
     pub archiver: Option<WireArchiver>,
+    /// How far the archive has come, if the node that answers writes it.
+    #[prost(message, optional, tag = "20")]
+    pub archive: Option<WireArchive>,
     #[prost(message, optional, tag = "30")]
     pub standing: Option<StandingReply>,
 }
@@ -103,6 +106,34 @@ pub(crate) struct WireArchiver {
     pub node: u64,
     #[prost(uint64, tag = "2")]
     pub token: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct WireArchive {
+    #[prost(uint64, tag = "1")]
+    pub archived_index: u64,
+    #[prost(uint64, tag = "2")]
+    pub boundary_index: u64,
+    #[prost(uint64, tag = "3")]
+    pub lag_millis: u64,
+    #[prost(uint64, tag = "4")]
+    pub failures: u64,
+    #[prost(string, optional, tag = "5")]
+    pub failure: Option<String>,
+}
+
+impl From<ArchiveStatus> for WireArchive {
+    fn from(archive: ArchiveStatus) -> Self {
+        let ArchiveStatus { archived_index, boundary_index, lag, failures, failure } = archive;
+        Self { archived_index, boundary_index, lag_millis: millis(lag), failures, failure }
+    }
+}
+
+impl From<WireArchive> for ArchiveStatus {
+    fn from(archive: WireArchive) -> Self {
+        let WireArchive { archived_index, boundary_index, lag_millis, failures, failure } = archive;
+        Self { archived_index, boundary_index, lag: Duration::from_millis(lag_millis), failures, failure }
+    }
 }
 
 impl From<Archiver> for WireArchiver {
@@ -249,6 +280,7 @@ impl From<Status> for StatusReply {
             fault: status.fault,
             groups: status.groups.into_iter().map(GroupReply::from).collect(),
             archiver: status.archiver.map(WireArchiver::from),
+            archive: status.archive.map(WireArchive::from),
             standing: Some(status.standing.into()),
         }
     }
@@ -271,6 +303,7 @@ impl From<StatusReply> for Status {
             name: reply.name,
             leader: reply.leader.map(NodeId),
             archiver: reply.archiver.map(Archiver::from),
+            archive: reply.archive.map(ArchiveStatus::from),
             term: reply.term,
             last_index: reply.last_index,
             committed_index: reply.committed_index,

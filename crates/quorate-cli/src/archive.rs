@@ -1,0 +1,163 @@
+//! `quorate archive`: what an archive holds, and whether it can be restored.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::{Args, Subcommand};
+use quorate::archive::{self, FetchOptions, Generation, Manifest, Objects, Plan, Target};
+use quorate_env::Env;
+use quorate_shell::format::size;
+use serde_json::json;
+
+use crate::backups::StoreArgs;
+use crate::error::{Error, Result};
+use crate::restore::Scratch;
+use crate::{output, utc};
+
+/// The milliseconds of a second.
+const MILLIS: u64 = 1000;
+
+/// Options of `quorate archive`.
+#[derive(Args, Debug)]
+#[command(arg_required_else_help = true)]
+pub struct ArchiveArgs {
+    #[command(subcommand)]
+    command: ArchiveCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ArchiveCommand {
+    /// Show the clusters that are archived at a place, and which states of each can be restored
+    List(ListArgs),
+    /// Restore the last state into a scratch directory, check it, and remove it
+    Verify(VerifyArgs),
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  quorate archive list 's3://my-bucket/quorate?region=eu-central-1'
+  quorate archive list file:///mnt/archive --json")]
+struct ListArgs {
+    #[command(flatten)]
+    store: StoreArgs,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, or a directory
+    url: String,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  quorate archive verify 's3://my-bucket/quorate?region=eu-central-1'
+  quorate archive verify file:///mnt/archive --scratch /mnt/scratch")]
+struct VerifyArgs {
+    #[command(flatten)]
+    store: StoreArgs,
+    /// The cluster, if there are several at the URL
+    #[arg(long, value_name = "ID")]
+    cluster: Option<String>,
+    /// Where the state is restored to [default: the directory for temporary files]
+    #[arg(long, value_name = "DIR")]
+    scratch: Option<PathBuf>,
+    /// s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, or a directory
+    url: String,
+}
+
+/// Runs the command.
+pub async fn run(args: &ArchiveArgs) -> Result<()> {
+    match &args.command {
+        ArchiveCommand::List(args) => list(args).await,
+        ArchiveCommand::Verify(args) => verify(args).await,
+    }
+}
+
+/// What can be restored of a cluster.
+struct Archived {
+    manifest: Manifest,
+    /// How to restore the last state, unless there is none yet.
+    last: Option<Plan>,
+}
+
+async fn list(args: &ListArgs) -> Result<()> {
+    let objects: Arc<dyn Objects> = Arc::new(args.store.open(&args.url)?);
+    let mut found = Vec::new();
+    for cluster in archive::clusters(&*objects).await.map_err(Error::of)? {
+        let Some(manifest) = archive::manifest(&*objects, cluster).await.map_err(Error::of)? else { continue };
+        let last = match manifest.current() {
+            Some(_) => {
+                let plan = Plan::make(&Env::real(), &objects, cluster, Target::Latest).await;
+                Some(plan.map_err(Error::of)?)
+            }
+            None => None,
+        };
+        found.push(Archived { manifest, last });
+    }
+    if args.json {
+        let found: Vec<_> = found.iter().map(Archived::as_json).collect();
+        return output::print(&format!("{:#}\n", json!(found)));
+    }
+    if found.is_empty() {
+        return output::print(&format!("{} holds no archives\n", args.url));
+    }
+    output::print(&found.iter().map(Archived::as_text).collect::<String>())
+}
+
+impl Archived {
+    fn first(&self) -> Option<(&Generation, &archive::File)> {
+        self.manifest.generations.iter().find_map(|generation| Some((generation, generation.begin()?)))
+    }
+
+    fn as_text(&self) -> String {
+        let Self { manifest, last } = self;
+        let (Some(last), Some((generation, first))) = (last, self.first()) else {
+            return format!("{}  no whole database yet\n", manifest.cluster);
+        };
+        format!(
+            "{}  from {}.1.{} ({}) to {}.1.{}  {} to read\n",
+            manifest.cluster,
+            generation.epoch,
+            first.index,
+            time(first.time),
+            last.epoch,
+            last.last(),
+            size(last.bytes())
+        )
+    }
+
+    fn as_json(&self) -> serde_json::Value {
+        let Self { manifest, last } = self;
+        let first = self.first().map(|(generation, first)| {
+            json!({"position": format!("{}.1.{}", generation.epoch, first.index), "time": time(first.time)})
+        });
+        let last = last.as_ref().map(|plan| {
+            let boundary = plan.boundary();
+            let requests = plan.files.len().saturating_add(plan.segments.len());
+            json!({
+                "position": format!("{}.1.{}", plan.epoch, plan.last()), "boundary": boundary,
+                "bytes": plan.bytes(), "objects": requests,
+            })
+        });
+        json!({
+            "cluster": manifest.cluster, "token": manifest.token, "node": manifest.node, "first": first, "last": last,
+        })
+    }
+}
+
+fn time(millis: i64) -> String {
+    utc::seconds_text(u64::try_from(millis).unwrap_or(0) / MILLIS)
+}
+
+async fn verify(args: &VerifyArgs) -> Result<()> {
+    let objects: Arc<dyn Objects> = Arc::new(args.store.open(&args.url)?);
+    let scratch = Scratch::create(args.scratch.as_deref())?;
+    let mut options = FetchOptions::default();
+    options.cluster = args.cluster.as_deref().map(crate::restore::cluster).transpose()?;
+    let fetched = archive::fetch(&objects, scratch.file(), &options).await.map_err(Error::of)?;
+    output::print(&format!(
+        "{} of {}: {} restored, and its checksums and structure are right\n",
+        fetched.position,
+        fetched.cluster,
+        size(fetched.bytes)
+    ))
+}

@@ -1,0 +1,106 @@
+//! Restores from an archive.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use chrono::DateTime;
+use quorate::archive::{self, FetchOptions, Objects, Plan, Target};
+use quorate_env::Env;
+use quorate_shell::format::size;
+
+use super::{RestoreArgs, Scratch, cluster};
+use crate::error::{Error, Result};
+
+/// What was done.
+pub enum Done {
+    /// All; this is to be told.
+    Told(String),
+    /// The state is a file, which is to be restored.
+    Fetched(Scratch),
+}
+
+/// Fetches the state that `at` names, or says what would be read.
+pub async fn run(args: &RestoreArgs, at: &str) -> Result<Done> {
+    let url = args.source.to_str().ok_or_else(|| Error::new("the URL of the archive is not UTF-8"))?;
+    let objects: Arc<dyn Objects> = Arc::new(args.store.open(url)?);
+    let mut options = FetchOptions::default();
+    options.target = Some(target(at)?);
+    options.cluster = args.cluster.as_deref().map(cluster).transpose()?;
+    if args.dry_run {
+        return plan(&objects, &options).await.map(Done::Told);
+    }
+    if let Some(file) = &args.output {
+        options.is_plain = true;
+        return write(&objects, file, &options).await.map(Done::Told);
+    }
+    let scratch = Scratch::create(args.scratch.as_deref())?;
+    archive::fetch(&objects, scratch.file(), &options).await.map_err(Error::of)?;
+    Ok(Done::Fetched(scratch))
+}
+
+async fn plan(objects: &Arc<dyn Objects>, options: &FetchOptions) -> Result<String> {
+    let cluster = archive::only_cluster(&**objects, options.cluster).await.map_err(Error::of)?;
+    let target = options.target.unwrap_or(Target::Latest);
+    let plan = Plan::make(&Env::real(), objects, cluster.0, target).await.map_err(Error::of)?;
+    let mut text = format!(
+        "cluster {cluster}, epoch {}: the database after entry {}, and the entries up to {}\n",
+        plan.epoch,
+        plan.boundary(),
+        plan.last()
+    );
+    for (key, file) in &plan.files {
+        text.push_str(&format!("{key}  {}\n", size(file.length)));
+    }
+    for segment in &plan.segments {
+        text.push_str(&format!("{}  {}\n", segment.key, size(segment.length)));
+    }
+    let objects = plan.files.len().saturating_add(plan.segments.len());
+    text.push_str(&format!("{objects} objects, {}\n", size(plan.bytes())));
+    Ok(text)
+}
+
+async fn write(objects: &Arc<dyn Objects>, file: &Path, options: &FetchOptions) -> Result<String> {
+    let fetched = archive::fetch(objects, file, options).await.map_err(Error::of)?;
+    let (position, bytes) = (fetched.position, size(fetched.bytes));
+    Ok(format!("{}: {bytes}, the database of {} at position {position}\n", file.display(), fetched.cluster))
+}
+
+/// Parses which state is wanted.
+fn target(text: &str) -> Result<Target> {
+    if text == "latest" {
+        return Ok(Target::Latest);
+    }
+    // Of a position, the last number is that of the entry.
+    let last = text.rsplit('.').next().unwrap_or(text);
+    if text.split('.').all(|part| part.parse::<u64>().is_ok())
+        && let Ok(entry) = last.parse()
+    {
+        return Ok(Target::Entry(entry));
+    }
+    let time = DateTime::parse_from_rfc3339(text).map_err(|_| {
+        Error::new(format!(
+            "'{text}' is no state: write latest, a position such as 1.1.4711, the number of an entry, or a time such \
+             as 2026-11-27T20:15:00Z"
+        ))
+    })?;
+    Ok(Target::Time(time.timestamp_millis()))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
+
+    use super::*;
+
+    #[test]
+    fn states_are_parsed() {
+        assert_eq!(target("latest").unwrap(), Target::Latest);
+        assert_eq!(target("4711").unwrap(), Target::Entry(4711));
+        assert_eq!(target("3.1.17").unwrap(), Target::Entry(17));
+        assert_eq!(target("1970-01-01T00:00:01.5Z").unwrap(), Target::Time(1500));
+        assert_eq!(target("1970-01-01T01:00:00+01:00").unwrap(), Target::Time(0));
+        for wrong in ["", "soon", "1..2", "2026-11-27", "-5"] {
+            assert!(target(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The keys of `[archive]`: the archive of the cluster (`docs/archive.md`).
+//!
+//! Invariant: what can't be used is refused when the configuration is read, before the node starts.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use quorate::archive::{Archive, BOUNDARY_DEFAULT, INTERVAL_DEFAULT};
+use quorate::config::{ConfigError, Key, Shown, time};
+use quorate_backup::Error;
+use quorate_backup::store::{Location, Store};
+
+use super::place;
+
+/// Shorter intervals would cost more requests than they are worth.
+const INTERVAL_MIN: Duration = Duration::from_millis(50);
+
+/// The archive of a server's cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArchiveConfig {
+    /// The URL of the store; `None` for no archive.
+    pub url: Option<String>,
+    /// How often entries are archived.
+    pub interval: Duration,
+    /// How often pages are archived.
+    pub boundary: Duration,
+    /// How long states can be restored; `None` for ever.
+    pub keep_for: Option<Duration>,
+    /// The file with the credentials of the store.
+    pub credentials_file: Option<PathBuf>,
+}
+
+impl Default for ArchiveConfig {
+    fn default() -> Self {
+        let (interval, boundary) = (INTERVAL_DEFAULT, BOUNDARY_DEFAULT);
+        Self { url: None, interval, boundary, keep_for: None, credentials_file: None }
+    }
+}
+
+impl ArchiveConfig {
+    /// Opens the store; `None` if there is no archive.
+    ///
+    /// # Errors
+    ///
+    /// Returns why the store can't be used.
+    pub fn open(&self) -> Result<Option<Archive>, Error> {
+        let Some(url) = &self.url else { return Ok(None) };
+        let store = Store::open(&url.parse()?, self.credentials_file.as_deref())?;
+        let archive = Archive::new(Arc::new(store));
+        Ok(Some(archive.with_interval(self.interval).with_boundary(self.boundary).with_keep(self.keep_for)))
+    }
+
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        let refused = |text: String| Err(ConfigError::Invalid(text.into()));
+        if self.url.is_none() && *self != Self::default() {
+            return refused("[archive] needs the key 'url'".to_owned());
+        }
+        if let Some(Err(error)) = self.url.as_ref().map(|url| url.parse::<Location>()) {
+            return refused(format!("'archive.url': {error}"));
+        }
+        if self.interval < INTERVAL_MIN || self.boundary < self.interval {
+            return refused(format!(
+                "'archive.interval' must be at least {} ms, and 'archive.boundary' no shorter than it",
+                INTERVAL_MIN.as_millis()
+            ));
+        }
+        Ok(())
+    }
+
+    /// Returns the keys.
+    pub(super) fn keys() -> Vec<Key<Self>> {
+        vec![
+            Key::new(
+                "archive.url",
+                "Where everything that the cluster applies goes, so that any state can be restored: \
+                 s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, or a directory. The same on all nodes, \
+                 like all of [archive]; one of them writes. If not set, nothing is archived.",
+                |archive: &mut Self, given| place(given).map(|url| archive.url = Some(url)),
+                |archive| archive.url.clone().into(),
+            )
+            .example("\"s3://my-bucket/quorate?region=eu-central-1\""),
+            Key::new(
+                "archive.interval",
+                "How often writes are archived. This is what may be lost if all nodes are.",
+                |archive: &mut Self, given| given.time().map(|interval| archive.interval = interval),
+                |archive| time(archive.interval),
+            ),
+            Key::new(
+                "archive.boundary",
+                "How often changed pages are archived. A restore applies the writes since then one by one.",
+                |archive: &mut Self, given| given.time().map(|boundary| archive.boundary = boundary),
+                |archive| time(archive.boundary),
+            ),
+            Key::new(
+                "archive.keep_for",
+                "How far back states can be restored. If not set, nothing is ever given up.",
+                |archive: &mut Self, given| given.time().map(|lasting| archive.keep_for = Some(lasting)),
+                |archive| archive.keep_for.map_or(Shown::Nothing, time),
+            )
+            .example("\"7 d\""),
+            Key::new(
+                "archive.credentials_file",
+                "A file with the credentials of the store, as lines NAME=value such as AWS_ACCESS_KEY_ID=... \
+                 Default: those in the environment, or the role of the machine.",
+                |archive: &mut Self, given| given.path().map(|path| archive.credentials_file = Some(path)),
+                |archive| archive.credentials_file.as_ref().into(),
+            )
+            .example("\"store.env\""),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
+
+    use quorate::config::Sources;
+
+    use super::*;
+    use crate::ServerConfig;
+
+    fn read(lines: &str) -> Result<ArchiveConfig, ConfigError> {
+        let text = format!("data_dir = \"d\"\n[archive]\n{lines}");
+        Sources::new().text(&text)?.read().map(|config: ServerConfig| config.archive)
+    }
+
+    #[test]
+    fn an_archive_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let lines = format!("url = \"{}\"\ninterval = \"2 s\"\nkeep_for = \"7 d\"", dir.path().display());
+        let archive = read(&lines).unwrap().open().unwrap().unwrap();
+        assert_eq!((archive.interval, archive.boundary), (Duration::from_secs(2), BOUNDARY_DEFAULT));
+        assert_eq!(archive.keep, Some(Duration::from_secs(7 * 86_400)));
+        assert!(ArchiveConfig::default().open().unwrap().is_none());
+    }
+
+    #[test]
+    fn what_cannot_be_done_is_refused() {
+        for (lines, why) in [
+            ("keep_for = \"1 d\"", "needs the key 'url'"),
+            ("url = \"ftp://a\"", "'archive.url': ftp://...: write s3://"),
+            ("url = \"s3://a\"\ninterval = \"1 ms\"", "'archive.interval' must be at least 50 ms"),
+            ("url = \"s3://a\"\ninterval = \"60 s\"", "no shorter than it"),
+        ] {
+            let error = read(lines).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
+    }
+}

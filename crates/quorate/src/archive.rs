@@ -1,0 +1,84 @@
+//! The archive: everything that the cluster applies goes to object storage, and a restore reaches any entry.
+//!
+//! A node that has an [`Archive`] in its [`Config`](crate::Config) may become the cluster's archiver, which writes it.
+//! [`fetch`] makes a backup of the state after any archived entry, for [`restore`](crate::restore()).
+//! `docs/archive.md` says what this promises.
+//!
+//! Invariant: what can't be known is not promised: a write counts as archived when its entry is stored.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+mod fetch;
+pub(crate) mod record;
+
+pub use fetch::{FetchError, FetchOptions, Fetched, fetch, only_cluster};
+pub use quorate_archive::restore::{Plan, Target, TellProgress, clusters, manifest};
+pub use quorate_archive::{ArchiveError, File, Generation, Manifest, Objects, objects};
+
+/// How often entries are archived, while some are written.
+pub const INTERVAL_DEFAULT: Duration = Duration::from_secs(1);
+
+/// How often the pages that have changed are archived, while some have.
+pub const BOUNDARY_DEFAULT: Duration = Duration::from_secs(30);
+
+/// Where and how a cluster is archived. The same on all of its nodes.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Archive {
+    /// The store.
+    pub objects: Arc<dyn Objects>,
+    /// How often entries are archived, while some are written. What is written within this time is lost if all nodes
+    /// are.
+    pub interval: Duration,
+    /// How often the pages that have changed are archived. A restore applies the entries since then.
+    pub boundary: Duration,
+    /// How long states of the database can be restored; `None` for ever.
+    pub keep: Option<Duration>,
+}
+
+impl Archive {
+    /// Returns an archive in a store, which keeps everything for ever.
+    pub fn new(objects: Arc<dyn Objects>) -> Self {
+        Self { objects, interval: INTERVAL_DEFAULT, boundary: BOUNDARY_DEFAULT, keep: None }
+    }
+
+    /// Sets how often entries are archived.
+    #[must_use]
+    pub fn with_interval(mut self, interval: Duration) -> Self {
+        self.interval = interval;
+        self
+    }
+
+    /// Sets how often pages are archived.
+    #[must_use]
+    pub fn with_boundary(mut self, boundary: Duration) -> Self {
+        self.boundary = boundary;
+        self
+    }
+
+    /// Sets how long states can be restored.
+    #[must_use]
+    pub fn with_keep(mut self, keep: Option<Duration>) -> Self {
+        self.keep = keep;
+        self
+    }
+}
+
+impl fmt::Debug for Archive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { objects, interval, boundary, keep } = self;
+        let mut archive = f.debug_struct("Archive");
+        archive.field("objects", objects).field("interval", interval).field("boundary", boundary).field("keep", keep);
+        archive.finish()
+    }
+}
+
+impl PartialEq for Archive {
+    fn eq(&self, other: &Self) -> bool {
+        let Self { objects, interval, boundary, keep } = self;
+        let is_same_store = Arc::ptr_eq(objects, &other.objects);
+        is_same_store && (*interval, *boundary, *keep) == (other.interval, other.boundary, other.keep)
+    }
+}

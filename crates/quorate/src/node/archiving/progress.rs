@@ -1,0 +1,67 @@
+//! How far the archiver of this node has come, for its status and for those who wait.
+
+use std::sync::Mutex;
+
+use quorate_env::{Instant, Throttle, lock};
+use tokio::sync::watch;
+
+use super::tenure::Failed;
+use crate::status::ArchiveStatus;
+
+/// How far the archiver has come.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Progress {
+    /// Whether this node is the archiver.
+    pub(crate) is_archiver: bool,
+    /// The last entry up to which everything is archived.
+    pub(crate) archived: u64,
+    /// The last entry that is in the last boundary.
+    pub(crate) boundary: u64,
+    /// Since when something waits to be archived.
+    pub(crate) behind_since: Option<Instant>,
+    /// The last failure, if nothing has succeeded since.
+    pub(crate) failure: Option<String>,
+}
+
+/// The progress of the archiver of a node.
+#[derive(Debug)]
+pub(crate) struct ArchiveState {
+    progress: watch::Sender<Progress>,
+    failures: Mutex<u64>,
+    told: Throttle,
+}
+
+impl Default for ArchiveState {
+    fn default() -> Self {
+        Self { progress: watch::Sender::new(Progress::default()), failures: Mutex::new(0), told: Throttle::default() }
+    }
+}
+
+impl ArchiveState {
+    /// Returns how far the archiver has come, if this node is it.
+    pub(crate) fn status(&self) -> Option<ArchiveStatus> {
+        let Progress { is_archiver, archived, boundary, behind_since, failure } = self.progress.borrow().clone();
+        is_archiver.then(|| ArchiveStatus {
+            archived_index: archived,
+            boundary_index: boundary,
+            lag: behind_since.map(|since| since.elapsed()).unwrap_or_default(),
+            failures: *lock(&self.failures),
+            failure,
+        })
+    }
+
+    pub(super) fn update(&self, change: impl FnOnce(&mut Progress)) {
+        self.progress.send_modify(change);
+    }
+
+    pub(super) fn failed(&self, failed: &Failed) {
+        let text = failed.to_string();
+        if self.told.is_due() {
+            tracing::warn!(event = "archive_failed", error = text, "archiving failed, and is tried again");
+        }
+        let mut failures = lock(&self.failures);
+        *failures = failures.saturating_add(1);
+        drop(failures);
+        self.update(|progress| progress.failure = Some(text));
+    }
+}

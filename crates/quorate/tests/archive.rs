@@ -1,0 +1,175 @@
+//! The archive of running clusters: any state that was archived is restored, with nothing but the store.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "tests stop at the first surprise"
+)]
+
+mod support;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use quorate::archive::objects::{Memory, Trouble};
+use quorate::archive::{self, Archive, FetchOptions, Objects, Target};
+use quorate::restore::RestoreOptions;
+use quorate::{Config, Node, Sql, restore};
+use support::{run, until};
+use tempfile::TempDir;
+
+/// The state of a database, as far as clients see it.
+async fn contents(sql: &Sql) -> Vec<(i64, String)> {
+    sql.query_as("SELECT id, text FROM lines ORDER BY id", ()).await.unwrap()
+}
+
+fn archive(memory: &Memory) -> Archive {
+    let archive = Archive::new(Arc::new(memory.clone()));
+    archive.with_interval(Duration::from_millis(20)).with_boundary(Duration::from_millis(100))
+}
+
+async fn start(dir: &Path, memory: &Memory) -> Node {
+    Node::start(Config::single(dir).with_archive(archive(memory))).await.unwrap()
+}
+
+/// Waits until everything that was written so far is archived.
+async fn archived(node: &Node) -> u64 {
+    let index = node.status().applied.index;
+    let is_archived = || node.status().archive.is_some_and(|archive| archive.archived_index >= index);
+    until("everything is archived", is_archived).await;
+    index
+}
+
+/// Waits until a boundary holds everything that was written so far.
+async fn settled(node: &Node) -> u64 {
+    let index = node.status().applied.index;
+    let is_settled = || node.status().archive.is_some_and(|archive| archive.boundary_index >= index);
+    until("a boundary is archived", is_settled).await;
+    index
+}
+
+/// Restores a state into a new cluster, and returns its node.
+async fn restored(memory: &Memory, target: Target, dir: &TempDir) -> Node {
+    let objects: Arc<dyn Objects> = Arc::new(memory.clone());
+    let file = dir.path().join("fetched.db");
+    let mut options = FetchOptions::default();
+    options.target = Some(target);
+    let fetched = archive::fetch(&objects, &file, &options).await.unwrap();
+    if let Target::Entry(entry) = target {
+        assert_eq!(fetched.position.index, entry);
+    }
+    let config = Config::single(dir.path().join("node"));
+    restore(&file, &config, &RestoreOptions::default()).await.unwrap();
+    Node::start(config).await.unwrap()
+}
+
+#[test]
+fn every_archived_state_is_restored_from_the_store_alone() {
+    run(async {
+        let (dir, memory) = (TempDir::new().unwrap(), Memory::new());
+        let node = start(&dir.path().join("a"), &memory).await;
+        let sql = node.sql();
+        sql.execute("CREATE TABLE lines (id INTEGER PRIMARY KEY, text TEXT)", ()).await.unwrap();
+        archived(&node).await;
+        let mut states = Vec::new();
+        for round in 0..30_i64 {
+            let text = format!("{round} {}", "x".repeat(usize::try_from(round * 97 % 5000).unwrap()));
+            sql.execute("INSERT INTO lines (text) VALUES (?1)", (text,)).await.unwrap();
+            sql.execute("UPDATE lines SET text = text || random() WHERE id % 7 = ?1", (round % 7,)).await.unwrap();
+            if round % 10 == 9 {
+                sql.execute("DELETE FROM lines WHERE id % 3 = 0", ()).await.unwrap();
+                settled(&node).await;
+            }
+            states.push((node.status().applied.index, contents(&sql).await));
+        }
+        archived(&node).await;
+        // Nothing is left but the store.
+        drop(node);
+        drop(dir);
+        for (index, state) in states.iter().step_by(7).chain(states.last()) {
+            let dir = TempDir::new().unwrap();
+            let node = restored(&memory, Target::Entry(*index), &dir).await;
+            assert_eq!(&contents(&node.sql()).await, state, "entry {index}");
+            node.stop().await;
+        }
+        let dir = TempDir::new().unwrap();
+        let node = restored(&memory, Target::Latest, &dir).await;
+        assert_eq!(contents(&node.sql()).await, states.last().unwrap().1);
+        node.stop().await;
+    });
+}
+
+#[test]
+fn a_restarted_node_continues_its_archive() {
+    run(async {
+        let (dir, memory) = (TempDir::new().unwrap(), Memory::new());
+        let place = dir.path().join("a");
+        for round in 0..3_i64 {
+            let node = start(&place, &memory).await;
+            let sql = node.sql();
+            sql.execute("CREATE TABLE IF NOT EXISTS lines (id INTEGER PRIMARY KEY, text TEXT)", ()).await.unwrap();
+            sql.execute("INSERT INTO lines (text) VALUES (?1)", (round.to_string(),)).await.unwrap();
+            if round < 2 {
+                archived(&node).await;
+            }
+            // What the last process has not archived yet, the next one does.
+            node.stop().await;
+        }
+        let node = start(&place, &memory).await;
+        let state = contents(&node.sql()).await;
+        archived(&node).await;
+        node.stop().await;
+        let dir = TempDir::new().unwrap();
+        let node = restored(&memory, Target::Latest, &dir).await;
+        assert_eq!(contents(&node.sql()).await, state);
+        assert_eq!(state.len(), 3);
+        node.stop().await;
+        let folders: Vec<_> = memory.contents().into_keys().collect();
+        assert!(folders.iter().all(|key| !key.contains("/00000002/")), "one generation is enough: {folders:?}");
+    });
+}
+
+#[test]
+fn a_store_that_is_away_delays_the_archive_and_nothing_else() {
+    run(async {
+        let (dir, memory) = (TempDir::new().unwrap(), Memory::new());
+        let node = start(&dir.path().join("a"), &memory).await;
+        let sql = node.sql();
+        sql.execute("CREATE TABLE lines (id INTEGER PRIMARY KEY, text TEXT)", ()).await.unwrap();
+        archived(&node).await;
+        memory.set_troubles(|_, _| Trouble { is_refused: true, ..Trouble::default() });
+        for round in 0..50_i64 {
+            sql.execute("INSERT INTO lines (text) VALUES (?1)", (round.to_string(),)).await.unwrap();
+        }
+        until("the failure is told", || node.status().archive.is_some_and(|archive| archive.failure.is_some())).await;
+        assert!(node.status().archive.unwrap().lag > Duration::ZERO);
+        memory.end_troubles();
+        archived(&node).await;
+        let healed = || node.status().archive.is_some_and(|archive| archive.failure.is_none());
+        until("the failure is forgotten", healed).await;
+        let state = contents(&sql).await;
+        node.stop().await;
+        let dir = TempDir::new().unwrap();
+        let node = restored(&memory, Target::Latest, &dir).await;
+        assert_eq!(contents(&node.sql()).await, state);
+        node.stop().await;
+    });
+}
+
+#[test]
+fn when_nothing_is_written_nothing_is_sent() {
+    run(async {
+        let (dir, memory) = (TempDir::new().unwrap(), Memory::new());
+        let node = start(&dir.path().join("a"), &memory).await;
+        node.sql().execute("CREATE TABLE lines (id INTEGER PRIMARY KEY, text TEXT)", ()).await.unwrap();
+        settled(&node).await;
+        let before = memory.requests();
+        // Ten times the interval of entries, and twice that of boundaries.
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        assert_eq!(memory.requests(), before);
+        node.stop().await;
+    });
+}
