@@ -100,7 +100,8 @@ impl Archiver {
     ///
     /// # Errors
     ///
-    /// Returns [`ArchiveError::Fenced`] if an archiver with a higher token has done so.
+    /// Returns [`ArchiveError::Fenced`] if an archiver with a higher token has done so, and [`ArchiveError::Unfit`] if
+    /// the store can't keep archivers apart.
     pub async fn take(env: &Env, objects: Arc<dyn Objects>, identity: Identity) -> Result<Self, ArchiveError> {
         let keys = Keys::new(identity.cluster, objects.litestream_folders());
         for _ in 0..TAKE_ATTEMPTS_MAX {
@@ -119,7 +120,7 @@ impl Archiver {
                 None => objects.create(&key, manifest.encode(), None).await?,
             };
             if let Some(version) = taken {
-                let env = env.clone();
+                let (version, env) = (probe(&*objects, &key, &manifest, version).await?, env.clone());
                 return Ok(Self {
                     env,
                     objects,
@@ -367,6 +368,20 @@ impl Archiver {
     async fn blocking<T: Send + 'static>(&self, f: impl FnOnce() -> T + Send + 'static) -> Result<T, ArchiveError> {
         self.env.blocking(f).await.ok_or(ArchiveError::Closed)
     }
+}
+
+/// Finds out whether a store heeds conditions, by requests that would change nothing. Returns the version of the
+/// manifest afterwards.
+async fn probe(
+    objects: &dyn Objects,
+    key: &str,
+    manifest: &Manifest,
+    version: Version,
+) -> Result<Version, ArchiveError> {
+    let is_created = objects.create(key, manifest.encode(), None).await?.is_some();
+    let next = objects.replace(key, manifest.encode(), &version).await?.ok_or(ArchiveError::Changed)?;
+    let is_replaced = objects.replace(key, manifest.encode(), &version).await?.is_some();
+    if is_created || is_replaced { Err(ArchiveError::Unfit) } else { Ok(next) }
 }
 
 /// Reads the manifest of a cluster's archive.

@@ -26,6 +26,12 @@ pub enum ArchiveError {
         /// The last entry in the database.
         index: u64,
     },
+    /// The store carries out requests whose conditions don't hold.
+    #[error(
+        "the store ignores the conditions of requests (If-None-Match, If-Match), without which two archivers would \
+         damage the archive; use another store"
+    )]
+    Unfit,
     /// Another archiver has changed the archive meanwhile.
     #[error("the archive was changed by another archiver meanwhile; try again")]
     Changed,
@@ -74,7 +80,12 @@ impl ArchiveError {
             Self::Objects(error) => error.is_retryable,
             Self::Behind { .. } | Self::Changed | Self::Source(_) | Self::Disk(_) => true,
             Self::Ltx { source, .. } => source.is_retryable(),
-            Self::Fenced { .. } | Self::Missing(_) | Self::Damaged { .. } | Self::Newer { .. } | Self::Closed => false,
+            Self::Fenced { .. }
+            | Self::Unfit
+            | Self::Missing(_)
+            | Self::Damaged { .. }
+            | Self::Newer { .. }
+            | Self::Closed => false,
         }
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use quorate_archive::objects::{Memory, Trouble, Verb};
+use quorate_archive::objects::{Answer, Folders, Listed, Memory, Object, Trouble, Upload, Verb, Version};
 use quorate_archive::restore::{Plan, Target};
 use quorate_archive::{ArchiveError, Archiver, Changed, Identity, Objects, PageSource, Put};
 use quorate_env::disk::OpenMode;
@@ -394,5 +394,56 @@ fn a_quiet_archive_costs_no_requests() {
         archiver.put_pages(node.boundary(&history, 2)).await.unwrap();
         assert_eq!(memory.requests()[&Verb::Create], before[&Verb::Create] + 1);
         assert_eq!(memory.requests().values().sum::<u64>(), before.values().sum::<u64>() + 1);
+    });
+}
+
+/// A store that creates and replaces whatever the condition.
+#[derive(Debug)]
+struct Careless(Memory);
+
+impl Objects for Careless {
+    fn create<'a>(&'a self, key: &'a str, bytes: Bytes, time: Option<i64>) -> Answer<'a, Option<Version>> {
+        Box::pin(async move {
+            self.0.delete(key).await?;
+            self.0.create(key, bytes, time).await
+        })
+    }
+
+    fn replace<'a>(&'a self, key: &'a str, bytes: Bytes, _: &'a Version) -> Answer<'a, Option<Version>> {
+        self.create(key, bytes, None)
+    }
+
+    fn upload<'a>(&'a self, key: &'a str, time: Option<i64>) -> Answer<'a, Box<dyn Upload>> {
+        self.0.upload(key, time)
+    }
+
+    fn read<'a>(&'a self, key: &'a str, range: Option<std::ops::Range<u64>>) -> Answer<'a, Option<Object>> {
+        self.0.read(key, range)
+    }
+
+    fn list<'a>(&'a self, prefix: &'a str) -> Answer<'a, Vec<Listed>> {
+        self.0.list(prefix)
+    }
+
+    fn list_folders<'a>(&'a self, prefix: &'a str) -> Answer<'a, Vec<String>> {
+        self.0.list_folders(prefix)
+    }
+
+    fn delete<'a>(&'a self, key: &'a str) -> Answer<'a, ()> {
+        self.0.delete(key)
+    }
+
+    fn litestream_folders(&self) -> Folders {
+        self.0.litestream_folders()
+    }
+}
+
+#[test]
+fn a_store_that_ignores_conditions_is_refused() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(async {
+        let identity = Identity { cluster: CLUSTER, epoch: EPOCH, node: 1, token: 1 };
+        let taken = Archiver::take(&Env::real(), Arc::new(Careless(Memory::new())), identity).await;
+        assert!(matches!(taken.map(drop), Err(ArchiveError::Unfit)));
     });
 }

@@ -10,8 +10,13 @@ mod common;
 #[path = "litestream/stock.rs"]
 mod stock;
 
+use std::sync::Arc;
+
 use common::{header, write};
 use quorate_archive::ltx::{FileName, Level, Merge, Reader, merge};
+use quorate_archive::objects::Memory;
+use quorate_archive::{Archiver, Changed, Identity, PageSource};
+use quorate_env::Env;
 use rusqlite::Connection;
 use stock::{Archive, Stock};
 
@@ -207,5 +212,72 @@ fn we_restore_and_merge_what_litestream_captures() {
             let reader = Reader::new(file.as_slice()).unwrap();
             assert!(archive.has(Level::CAPTURED, FileName(reader.header().txids)));
         }
+    }
+}
+
+/// A state as a boundary of a node.
+struct Source {
+    index: u64,
+    page_size: u32,
+    state: Vec<u8>,
+}
+
+impl PageSource for Source {
+    fn index(&self) -> u64 {
+        self.index
+    }
+
+    fn time(&self) -> i64 {
+        1_764_200_000_000
+    }
+
+    fn page_size(&self) -> u32 {
+        self.page_size
+    }
+
+    fn pages(&self) -> u32 {
+        u32::try_from(self.state.len()).unwrap() / self.page_size
+    }
+
+    fn changed(&self) -> Changed {
+        Changed::All
+    }
+
+    fn read(&mut self, number: u32, page: &mut [u8]) -> std::io::Result<()> {
+        page.copy_from_slice(self.state.chunks(page.len()).nth(number as usize - 1).unwrap());
+        Ok(())
+    }
+
+    fn kept(self: Box<Self>) {}
+}
+
+#[test]
+fn stock_litestream_restores_every_boundary_of_an_archiver() {
+    let Some(stock) = Stock::installed() else { return };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    for page_size in [512, 4096, 65_536] {
+        let history = History::of(page_size);
+        let memory = Memory::new();
+        runtime.block_on(async {
+            let identity = Identity { cluster: 1, epoch: 1, node: 1, token: 1 };
+            let mut archiver = Archiver::take(&Env::real(), Arc::new(memory.clone()), identity).await.unwrap();
+            for (index, state) in (1..).zip(&history.states) {
+                let source = Source { index, page_size, state: state.clone() };
+                archiver.put_pages(Box::new(source)).await.unwrap();
+            }
+        });
+        let archive = Archive::new();
+        for (key, file) in memory.contents() {
+            let parts: Vec<_> = key.split('/').collect();
+            if let [_, "00000001", level, _] = parts.as_slice()
+                && let Ok(level) = level.parse()
+            {
+                archive.put(level, &file);
+            }
+        }
+        for (txid, state) in (1..).zip(&history.states) {
+            assert!(stock.restore(&archive, Some(txid)).unwrap() == *state, "boundary {txid} of pages of {page_size}");
+        }
+        assert!(stock.restore(&archive, None).unwrap() == history.last());
     }
 }

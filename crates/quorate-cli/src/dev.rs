@@ -15,12 +15,13 @@ use std::time::Instant;
 
 use clap::Args;
 use quorate::SecretSource;
+use quorate_backup::store::Location;
 
 use self::control::Control;
 use self::supervisor::Supervisor;
 use crate::client;
 use crate::cluster_file::ClusterFile;
-use crate::error::{Error, Result};
+use crate::error::{Context as _, Error, Result};
 use crate::options::DATA_DIR;
 use crate::output::print;
 use crate::settings::secret_file;
@@ -36,7 +37,8 @@ const NODES_MAX: i64 = 9;
 #[command(after_help = "Examples:
   quorate dev                                  # three nodes; prints what to type next
   kill -KILL $(quorate dev --pid leader)       # in another terminal: kill the leader
-  quorate dev --restart                        # start it again")]
+  quorate dev --restart                        # start it again
+  quorate dev --archive quorate-archive        # `quorate restore quorate-archive --at latest` brings it all back")]
 pub struct DevArgs {
     /// Number of nodes of a new cluster; an existing cluster keeps its number [default: 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=NODES_MAX))]
@@ -44,6 +46,9 @@ pub struct DevArgs {
     /// The directory of the cluster; a cluster that is there already is started again
     #[arg(long, value_name = "DIR", default_value = DATA_DIR)]
     pub data_dir: PathBuf,
+    /// Archive the cluster in this directory, which is created, or at the URL of a store; give it at every start
+    #[arg(long, value_name = "DIR|URL")]
+    pub archive: Option<String>,
     /// Start node N of the running cluster again; without N, all nodes whose process has ended
     #[arg(long, value_name = "N", conflicts_with = "nodes", num_args = 0..=1)]
     pub restart: Option<Option<u64>>,
@@ -117,6 +122,16 @@ fn cluster(dir: &Path) -> Result<ClusterFile> {
     ClusterFile::read(dir)?.ok_or_else(none)
 }
 
+/// Returns where the nodes archive. They have other working directories, so a path becomes an absolute one.
+fn archive_place(place: &str) -> Result<String> {
+    if Location::is_url(place) {
+        return Ok(place.to_owned());
+    }
+    std::fs::create_dir_all(place).context(|| format!("cannot create the directory {place}"))?;
+    let dir = std::path::absolute(place).context(|| format!("cannot find the directory {place}"))?;
+    Ok(dir.display().to_string())
+}
+
 async fn run_cluster(args: &DevArgs) -> Result<()> {
     let begin = Instant::now();
     // Take over the signals before any node starts, so that no signal ends this process and leaves nodes behind.
@@ -132,7 +147,8 @@ async fn run_cluster(args: &DevArgs) -> Result<()> {
         format!("starting {count} nodes in {dir}")
     });
 
-    let mut supervisor = Supervisor::start(layout, secret.clone())?;
+    let archive = args.archive.as_deref().map(archive_place).transpose()?;
+    let mut supervisor = Supervisor::start(layout, secret.clone(), archive)?;
     let ready = tokio::select! {
         ready = supervisor.ready() => Some(ready),
         () = stop.requested() => None,

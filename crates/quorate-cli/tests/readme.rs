@@ -13,9 +13,9 @@ mod support;
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
-use support::Dev;
+use support::{Dev, quorate_in, wait_until};
 
 /// The first line of the block of commands.
 const FIRST: &str = "quorate=target/release/quorate";
@@ -65,6 +65,66 @@ fn the_commands_of_the_readme_work() {
     // Saturn has 274 moons in the file. One was added while a node was dead, and the backup has it.
     assert!(said.contains("274"), "{said}");
     assert!(said.lines().any(|line| line == "275"), "{said}");
+}
+
+/// Starts `quorate dev` in the foreground of another terminal.
+fn in_another_terminal(command: &str, here: &Path) -> Child {
+    let command = command.replace("$quorate dev", "exec \"$quorate\" dev --until-stdin-closes");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &command]).current_dir(here).env("quorate", env!("CARGO_BIN_EXE_quorate"));
+    let child = shell.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    wait_until("the cluster", || here.join("quorate-data/cluster.json").exists());
+    child
+}
+
+/// Waits until everything that was written so far is archived.
+fn wait_for_archive(here: &Path) {
+    let json = |args: &[&str]| -> serde_json::Value {
+        serde_json::from_slice(&quorate_in(here, args).stdout).unwrap_or_default()
+    };
+    let status = json(&["status", "--json"]);
+    let applied = status["members"].as_array().unwrap().iter().filter_map(|member| member["applied"].as_u64());
+    let written = applied.max().unwrap();
+    wait_until("everything is archived", || {
+        let listed = json(&["archive", "list", "--json", "quorate-archive"]);
+        let last = listed[0]["last"]["position"].as_str().and_then(|last| last.rsplit('.').next()?.parse().ok());
+        last.is_some_and(|last: u64| last >= written)
+    });
+}
+
+#[test]
+fn the_commands_about_the_loss_of_all_machines_work() {
+    let here = tempfile::tempdir().unwrap();
+    let readme = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md")).unwrap();
+    let block = readme.split("```sh\n").find(|block| block.starts_with("$quorate dev --archive")).unwrap();
+    let (mut first_terminal, mut said) = (None::<Child>, String::new());
+    for command in block.split("```").next().unwrap().lines() {
+        if command.starts_with("$quorate dev") {
+            first_terminal = Some(in_another_terminal(command, here.path()));
+            continue;
+        }
+        if command.starts_with("kill") {
+            // A second later, says the text.
+            wait_for_archive(here.path());
+        }
+        let mut shell = Command::new("sh");
+        shell.args(["-c", command]).current_dir(here.path()).env("quorate", env!("CARGO_BIN_EXE_quorate"));
+        let output = shell.stdin(Stdio::null()).output().unwrap();
+        assert!(output.status.success(), "{command}\n{output:?}\n{said}");
+        said.push_str(&String::from_utf8_lossy(&output.stdout));
+        if command.starts_with("kill")
+            && let Some(mut dev) = first_terminal.take()
+        {
+            dev.kill().unwrap();
+            dev.wait().unwrap();
+        }
+    }
+    assert!(said.lines().any(|line| line.contains("kept")), "{said}");
+    if let Some(mut dev) = first_terminal {
+        // It stops when its standard input closes.
+        drop(dev.stdin.take());
+        dev.wait().unwrap();
+    }
 }
 
 #[test]

@@ -477,6 +477,15 @@ mod tests {
     }
 
     #[test]
+    fn an_archiver_that_left_is_shown_by_its_id() {
+        for (node, name) in [(2, "b"), (9, "0000000000000009")] {
+            let archiver = Some(quorate::types::Archiver { node: NodeId(node), token: 75 });
+            let shown = NodeStatus::of(&Status { archiver, ..status() }, Duration::from_secs(5));
+            assert_eq!(serde_json::to_value(shown.archiver).unwrap_or_default(), json!({ "node": name, "token": 75 }));
+        }
+    }
+
+    #[test]
     fn the_leader_of_the_latest_term_counts() {
         let old = Status { leader: Some(NodeId(1)), ..status() };
         let new = Status { node: NodeId(2), term: 5, committed_index: 120, ..status() };

@@ -25,6 +25,7 @@
 mod chaos;
 mod clients;
 mod differential;
+mod disaster;
 mod failover;
 mod harness;
 mod hostile;
@@ -41,6 +42,7 @@ use clap::{Parser, Subcommand};
 use crate::chaos::ChaosArgs;
 use crate::clients::ClientsArgs;
 use crate::differential::DifferentialArgs;
+use crate::disaster::DisasterArgs;
 use crate::failover::FailoverArgs;
 use crate::hostile::HostileArgs;
 use crate::reseed::ReseedArgs;
@@ -67,6 +69,8 @@ enum Trial {
     Clients(ClientsArgs),
     /// Run the same SQL on nodes that are killed and on plain SQLite, and compare every answer
     Differential(DifferentialArgs),
+    /// Destroy all machines of a cluster, and restore it from its archive
+    Disaster(DisasterArgs),
     /// Try to stop a cluster by hostile statements
     Hostile(HostileArgs),
     /// Measure how long writes wait when the leader is killed
@@ -88,6 +92,7 @@ async fn main() -> ExitCode {
         Trial::Clients(args) => clients::run(args).await,
         Trial::Differential(args) => differential::run(args).await,
         Trial::Hostile(args) => hostile::run(args).await,
+        Trial::Disaster(args) => disaster::run(args).await,
         Trial::Failover(args) => failover::run(args).await,
         Trial::Reseed(args) => reseed::run(args).await,
         Trial::Rolling(args) => rolling::run(args).await,

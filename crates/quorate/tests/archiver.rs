@@ -11,9 +11,11 @@
 
 mod support;
 
+use quorate::backup::BackupOptions;
+use quorate::restore::RestoreOptions;
 use quorate::sim::{SimHooks, appoint};
 use quorate::types::NodeId;
-use quorate::{BackupOptions, Level, Node, RestoreOptions, restore};
+use quorate::{Level, Node, restore};
 use quorate_env::Env;
 use quorate_model::{ARCHIVER_LEVEL, Appointment, Archiver, ControlReply};
 use support::{Cluster, Single, run, until};
@@ -30,10 +32,14 @@ async fn cluster(able: &'static [&'static str]) -> Cluster {
 
 /// Waits until all nodes name the same archiver, and this holds of it.
 async fn archiver(cluster: &Cluster, what: &str, holds: impl Fn(Option<Archiver>) -> bool) -> Option<Archiver> {
-    let known = || cluster.nodes().map(|node| node.status().archiver).collect::<Vec<_>>();
-    until(what, || known().windows(2).all(|pair| pair[0] == pair[1]) && known().first().is_some_and(|one| holds(*one)))
-        .await;
-    known().remove(0)
+    let mut agreed = None;
+    until(what, || {
+        let known: Vec<_> = cluster.nodes().map(|node| node.status().archiver).collect();
+        agreed = known.first().copied().filter(|one| holds(*one) && known.iter().all(|other| other == one));
+        agreed.is_some()
+    })
+    .await;
+    agreed.unwrap()
 }
 
 fn id(cluster: &Cluster, name: &str) -> NodeId {

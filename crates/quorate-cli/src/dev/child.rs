@@ -17,6 +17,9 @@ use super::layout::Layout;
 use crate::error::{Context as _, Error, Result};
 use crate::settings::VARIABLES;
 
+/// The variable that says where a node archives.
+const ARCHIVE_VARIABLE: &str = "QUORATE_ARCHIVE_URL";
+
 /// How long a node may take to stop before it is killed.
 const STOP_MAX: Duration = Duration::from_secs(10);
 
@@ -33,16 +36,19 @@ pub struct Child {
 pub struct Ended(watch::Receiver<Option<String>>);
 
 impl Child {
-    /// Starts the process of a node.
-    pub fn start(program: &Path, layout: &Layout, id: u64) -> Result<Self> {
+    /// Starts the process of a node, which archives at this place, if one is given.
+    pub fn start(program: &Path, layout: &Layout, archive: Option<&str>, id: u64) -> Result<Self> {
         let log = layout.log(id);
         let stdout = OpenOptions::new().append(true).create(true).open(&log);
         let stdout = stdout.context(|| format!("cannot write {}", log.display()))?;
         let stderr = stdout.try_clone().context(|| format!("cannot write {}", log.display()))?;
         let mut command = Command::new(program);
-        // Only its file configures a node: remove the variables that would override it.
+        // Only its file and the options of `quorate dev` configure a node: remove the variables that would override it.
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with(VARIABLES)) {
             command.env_remove(name);
+        }
+        if let Some(archive) = archive {
+            command.env(ARCHIVE_VARIABLE, archive);
         }
         let child = command
             .args(["serve", "--until-stdin-closes", "--config"])

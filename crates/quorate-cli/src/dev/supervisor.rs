@@ -28,6 +28,8 @@ pub struct Supervisor {
     program: PathBuf,
     layout: Layout,
     secret: SecretSource,
+    /// Where the nodes archive, if they do.
+    archive: Option<String>,
     /// In the order of the ids, which start at 1.
     children: Vec<Child>,
     ends: mpsc::UnboundedReceiver<End>,
@@ -44,11 +46,11 @@ struct End {
 
 impl Supervisor {
     /// Starts all nodes.
-    pub fn start(layout: Layout, secret: SecretSource) -> Result<Self> {
+    pub fn start(layout: Layout, secret: SecretSource, archive: Option<String>) -> Result<Self> {
         let program = std::env::current_exe().context(|| "cannot find the file of this program")?;
         ClusterFile::remove(layout.dir())?;
         let (ending, ends) = mpsc::unbounded_channel();
-        let mut supervisor = Self { program, layout, secret, children: Vec::new(), ends, ending };
+        let mut supervisor = Self { program, layout, secret, archive, children: Vec::new(), ends, ending };
         let ids: Vec<u64> = supervisor.layout.nodes().map(|(id, _)| id).collect();
         for id in ids {
             let child = supervisor.start_child(id)?;
@@ -58,7 +60,7 @@ impl Supervisor {
     }
 
     fn start_child(&self, id: u64) -> Result<Child> {
-        let child = Child::start(&self.program, &self.layout, id)?;
+        let child = Child::start(&self.program, &self.layout, self.archive.as_deref(), id)?;
         let (pid, mut ended, ending) = (child.pid(), child.ended(), self.ending.clone());
         tokio::spawn(async move {
             let how = ended.wait().await;

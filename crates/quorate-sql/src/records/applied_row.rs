@@ -36,7 +36,7 @@ fn layout_of(row: &AppliedRow) -> u32 {
         _ if row.archiver.is_some() => STORE_LEVEL,
         BASE_LEVEL if row.applied.due.is_none() => WITH_FORMAT_LEVEL - 1,
         ..USERS_LEVEL => WITH_FORMAT_LEVEL,
-        ..ARCHIVER_LEVEL => WITH_USERS,
+        USERS_LEVEL..ARCHIVER_LEVEL => WITH_USERS,
         _ => STORE_LEVEL,
     }
 }

@@ -1,7 +1,7 @@
 //! A cluster of real processes, as `quorate dev` starts it.
 
 use std::path::{Path, PathBuf};
-use std::process::{Output, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use quorate::{Client, ClientConfig, SecretSource, Sql};
@@ -25,6 +25,8 @@ const MIB: u64 = 1 << 20;
 pub struct Cluster {
     program: PathBuf,
     dir: PathBuf,
+    /// Where the nodes archive, if they do.
+    archive: Option<PathBuf>,
     dev: Child,
     /// Removed at the end.
     _scratch: tempfile::TempDir,
@@ -85,12 +87,9 @@ impl Cluster {
     /// Starts three nodes in a new directory: below `--dir`, or below the directory for temporary files. `timing` holds
     /// lines of TOML for the `timing` section of each node.
     pub async fn start(options: &Options, timing: &[String]) -> Result<Self> {
-        let program = options.program()?;
         let scratch = options.scratch()?;
-        let dir = scratch.path().to_owned();
-        super::figures::print_conditions(&dir)?;
-        let mut cluster = Self { dev: dev(&program, &dir)?, program, dir, _scratch: scratch };
-        cluster.ready().await?;
+        super::figures::print_conditions(scratch.path())?;
+        let mut cluster = Self::start_in(options, scratch, None).await?;
         if !timing.is_empty() {
             cluster.stop().await?;
             for id in 1..=NODES {
@@ -98,10 +97,62 @@ impl Cluster {
                 let config = std::fs::read_to_string(&path)?;
                 std::fs::write(&path, format!("{config}\n[timing]\n{}\n", timing.join("\n")))?;
             }
-            cluster.dev = dev(&cluster.program, &cluster.dir)?;
+            cluster.dev = dev(&cluster.program, &cluster.dir, None)?;
             cluster.ready().await?;
         }
         Ok(cluster)
+    }
+
+    /// Starts three nodes that archive to a directory.
+    pub async fn archiving(options: &Options, archive: &Path) -> Result<Self> {
+        Self::start_in(options, options.scratch()?, Some(archive)).await
+    }
+
+    /// Starts three nodes with the last state of an archive. Returns the last archived entry too.
+    pub async fn restored(options: &Options, archive: &Path) -> Result<(Self, u64)> {
+        let scratch = options.scratch()?;
+        let mut restore = Command::new(options.program()?);
+        restore.arg("restore").arg(archive).args(["--at", "latest", "--data-dir"]).arg(scratch.path());
+        let said = output(&mut restore).await?;
+        let index = said.split("from position ").nth(1).and_then(|rest| rest.split(' ').next()?.rsplit('.').next());
+        let index = index.and_then(|index| index.parse().ok()).ok_or_else(|| format!("quorate restore said {said}"))?;
+        Ok((Self::start_in(options, scratch, Some(archive)).await?, index))
+    }
+
+    async fn start_in(options: &Options, scratch: tempfile::TempDir, archive: Option<&Path>) -> Result<Self> {
+        let (program, dir) = (options.program()?, scratch.path().to_owned());
+        let dev = dev(&program, &dir, archive)?;
+        let mut cluster = Self { dev, program, dir, archive: archive.map(Path::to_path_buf), _scratch: scratch };
+        cluster.ready().await?;
+        Ok(cluster)
+    }
+
+    /// Returns the last archived entry, once there is one.
+    pub async fn archived(&self) -> Option<u64> {
+        #[derive(Deserialize)]
+        struct Archived {
+            last: Option<Last>,
+        }
+        #[derive(Deserialize)]
+        struct Last {
+            position: String,
+        }
+        let mut list = Command::new(&self.program);
+        list.args(["archive", "list", "--json"]).arg(self.archive.as_ref()?);
+        let archived: Vec<Archived> = serde_json::from_str(&output(&mut list).await.ok()?).ok()?;
+        archived.first()?.last.as_ref()?.position.rsplit('.').next()?.parse().ok()
+    }
+
+    /// Kills all nodes by SIGKILL, and deletes their directories. Returns the moment before.
+    pub async fn destroy(mut self) -> Result<Instant> {
+        let moment = Instant::now();
+        for node in self.nodes()? {
+            signal(node.pid, Signal::KILL)?;
+        }
+        self.dev.kill().await?;
+        let dir = self.dir.clone();
+        tokio::task::spawn_blocking(move || std::fs::remove_dir_all(dir)).await??;
+        Ok(moment)
     }
 
     async fn ready(&mut self) -> Result<()> {
@@ -158,8 +209,7 @@ impl Cluster {
 
     /// Returns the output of `quorate status --json`.
     pub async fn status(&self) -> Result<Status> {
-        let output = self.quorate(&["status", "--json"]).await?;
-        Ok(serde_json::from_slice(&output.stdout)?)
+        Ok(serde_json::from_str(&self.quorate(&["status", "--json"]).await?)?)
     }
 
     /// Waits until all nodes have caught up and one of them leads. Returns the leader.
@@ -203,22 +253,28 @@ impl Cluster {
         Ok(())
     }
 
-    async fn quorate(&self, args: &[&str]) -> Result<Output> {
-        let output = Command::new(&self.program).args(args).arg("--data-dir").arg(&self.dir).output().await?;
-        if !output.status.success() {
-            return Err(
-                format!("quorate {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim()).into()
-            );
-        }
-        Ok(output)
+    async fn quorate(&self, args: &[&str]) -> Result<String> {
+        output(Command::new(&self.program).args(args).arg("--data-dir").arg(&self.dir)).await
     }
 }
 
-fn dev(program: &Path, dir: &Path) -> Result<Child> {
+/// Runs a command, and returns what it says.
+async fn output(command: &mut Command) -> Result<String> {
+    let output = command.output().await?;
+    if !output.status.success() {
+        return Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim()).into());
+    }
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+fn dev(program: &Path, dir: &Path, archive: Option<&Path>) -> Result<Child> {
     let log = std::fs::File::create(dir.join("dev.log"))?;
     let mut command = Command::new(program);
     // It ends when this process ends for any reason: its standard input is a pipe that this process holds.
     command.args(["dev", "--until-stdin-closes", "--data-dir"]).arg(dir);
+    if let Some(archive) = archive {
+        command.arg("--archive").arg(archive);
+    }
     command.stdin(Stdio::piped()).stdout(log.try_clone()?).stderr(log);
     Ok(command.kill_on_drop(true).spawn()?)
 }

@@ -82,10 +82,10 @@ impl Duty {
             let role = *roles.borrow_and_update();
             let own = self.gateway.upgrade().map(|gateway| gateway.consensus.status().node);
             match role.filter(|role| Some(role.node) == own) {
-                Some(role) => {
-                    let tenure = self.serve(role.node, role.token).boxed();
-                    let changed = roles.changed().boxed();
-                    drop(select(tenure, changed).await);
+                Some(present) => {
+                    let tenure = self.serve(present.node, present.token).boxed();
+                    let replaced = roles.wait_for(|role| *role != Some(present)).map(drop).boxed();
+                    drop(select(tenure, replaced).await);
                 }
                 None => drop(roles.changed().await),
             }
@@ -101,6 +101,10 @@ impl Duty {
     async fn serve(&self, node: NodeId, token: u64) {
         let mut pause = PAUSE_FIRST;
         self.state.update(|progress| progress.is_archiver = true);
+        // Until it is known where the archive ends, all of the log may be needed.
+        if let Some(gateway) = self.gateway.upgrade() {
+            gateway.consensus.main().keep_from(Some(0));
+        }
         loop {
             let failed = match self.take_over(node, token).await {
                 Ok(mut tenure) => tenure.work(&mut pause).await,

@@ -10,8 +10,8 @@ use proptest::prelude::*;
 use quorate_apply::waits::Woken;
 use quorate_consensus::{Blocked, ClusterId, GroupStatus, MemberStatus, Standing};
 use quorate_model::{
-    Epoch, Failure, FailureKind as Kind, GroupId, LogId, NodeId, Position, Read, Reply, Stamp, Statement, StoreFault,
-    Topic, Value,
+    Archiver, Epoch, Failure, FailureKind as Kind, GroupId, LogId, NodeId, Position, Read, Reply, Stamp, Statement,
+    StoreFault, Topic, Value,
 };
 use quorate_sql::query::Rows;
 use quorate_sql::store::Verification;
@@ -251,6 +251,10 @@ fn status_with_groups() -> Status {
     Status { groups: vec![group(), new_group()], ..status() }
 }
 
+fn status_with_archiver() -> Status {
+    Status { archiver: Some(Archiver { node: NodeId(6), token: 75 }), ..status() }
+}
+
 /// One of each message, as version 1 encodes it.
 fn samples() -> Vec<(&'static str, Bytes)> {
     let statement = Statement { sql: "SELECT :a".into(), params: vec![7.into()], names: vec![":a".to_owned()] };
@@ -301,6 +305,7 @@ fn samples() -> Vec<(&'static str, Bytes)> {
         ("wait-replaced", encode(&WaitTold::new(7, News::Woken(Woken::Replaced)))),
         ("status", encode(&StatusReply::from(status))),
         ("status-groups", encode(&StatusReply::from(status_with_groups()))),
+        ("status-archiver", encode(&StatusReply::from(status_with_archiver()))),
     ]
 }
 
@@ -313,7 +318,7 @@ fn the_bytes_are_those_of_the_golden_file() {
 
 #[test]
 fn a_status_survives_the_wire() {
-    for status in [status(), status_with_groups()] {
+    for status in [status(), status_with_groups(), status_with_archiver()] {
         let reply: StatusReply = decode(encode(&StatusReply::from(status.clone()))).unwrap();
         assert_eq!(Status::from(reply), status);
     }

@@ -179,7 +179,15 @@ impl Tenure {
         loop {
             let entries = match self.group.entries(self.next, SEGMENT_BYTES).await {
                 // The next boundary holds what these entries did.
-                Err(EntriesError::Purged { .. }) => return self.put_boundary().await,
+                Err(EntriesError::Purged { from, first }) => {
+                    tracing::warn!(
+                        event = "archive_gap",
+                        from,
+                        first,
+                        "the log no longer has these entries: the states between them can't be restored, later ones can"
+                    );
+                    return self.put_boundary().await;
+                }
                 entries => entries?,
             };
             let Some(last) = entries.last().map(|entry| entry.log_id.index) else { return Ok(()) };

@@ -1,0 +1,140 @@
+//! The archive on real processes: a cluster that has lost all of its machines comes back from a directory.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "tests run real processes and stop at the first surprise"
+)]
+
+mod support;
+
+use std::path::Path;
+
+use rustix::process::Signal;
+use support::{Dev, failed, plain_sqlite, quorate, signal, succeeded, wait_until};
+use tempfile::TempDir;
+
+/// A cluster with an archive.
+struct Archived {
+    dev: Dev,
+    place: TempDir,
+}
+
+impl Archived {
+    fn start() -> Self {
+        let place = TempDir::new().unwrap();
+        let dev = Dev::start_in(TempDir::new().unwrap(), &["--archive", text(place.path())]);
+        succeeded(&dev.sql(&[], "CREATE TABLE kept (value INTEGER)"));
+        let archived = Self { dev, place };
+        archived.wait_for(1);
+        archived
+    }
+
+    /// Writes a value and returns the position of the write.
+    fn write(&self, value: u32) -> u64 {
+        succeeded(&self.dev.sql(&[], &format!("INSERT INTO kept VALUES ({value})")));
+        self.applied()
+    }
+
+    /// Returns the last entry that a node has applied.
+    fn applied(&self) -> u64 {
+        let status = self.dev.status();
+        status["members"].as_array().unwrap().iter().filter_map(|member| member["applied"].as_u64()).max().unwrap()
+    }
+
+    /// Waits until everything that was written so far is archived, and returns the last archived entry.
+    fn wait_for(&self, least: u64) -> u64 {
+        let target = self.applied().max(least);
+        let mut last = 0;
+        wait_until("everything is archived", || {
+            last = archived(self.place.path()).unwrap_or(0);
+            last >= target
+        });
+        last
+    }
+
+    /// Destroys all machines.
+    fn destroy(self) -> TempDir {
+        for node in self.dev.nodes() {
+            signal(i32::try_from(node["pid"].as_i64().unwrap()).unwrap(), Signal::KILL);
+        }
+        let (_, dir) = self.dev.end(Signal::KILL);
+        drop(dir);
+        self.place
+    }
+}
+
+/// Returns the last archived entry.
+fn archived(place: &Path) -> Option<u64> {
+    let listed = quorate(&["archive", "list", "--json", text(place)]);
+    let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).ok()?;
+    listed[0]["last"]["position"].as_str()?.rsplit('.').next()?.parse().ok()
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn a_destroyed_cluster_comes_back_from_its_archive() {
+    let archive = Archived::start();
+    for value in 1..=20 {
+        archive.write(value);
+    }
+    let before = archive.wait_for(0);
+    archive.write(1000);
+    archive.wait_for(before + 1);
+    let place = archive.destroy();
+    let place = text(place.path());
+
+    let said = succeeded(&quorate(&["archive", "list", place]));
+    assert!(said.contains("from 1.1."), "{said}");
+    let said = succeeded(&quorate(&["archive", "verify", place]));
+    assert!(said.contains("structure are right"), "{said}");
+    let said = succeeded(&quorate(&["restore", place, "--at", &before.to_string(), "--dry-run"]));
+    assert!(said.contains(&format!("entries up to {before}")), "{said}");
+
+    // As a plain file, just before the last write.
+    let out = TempDir::new().unwrap();
+    let file = out.path().join("before.db");
+    succeeded(&quorate(&["restore", place, "--at", &before.to_string(), "-o", text(&file)]));
+    if let Some(sum) = plain_sqlite(text(&file), "SELECT sum(value) FROM kept") {
+        assert_eq!(sum.trim(), "210");
+    }
+    let exists = failed(&quorate(&["restore", place, "--at", "latest", "-o", text(&file)]));
+    assert!(exists.contains("exists"), "{exists}");
+    let later = failed(&quorate(&["restore", place, "--at", "1.1.999999", "--dry-run"]));
+    assert!(later.contains("can't be reached"), "{later}");
+
+    // As a cluster, which then archives to the same place.
+    let dir = TempDir::new().unwrap();
+    let said = succeeded(&quorate(&["restore", place, "--at", "latest", "--data-dir", text(dir.path())]));
+    assert!(said.contains("of the new cluster"), "{said}");
+    let dev = Dev::start_in(dir, &["--archive", place]);
+    assert_eq!(dev.value(None, "SELECT sum(value) FROM kept"), "1210");
+    succeeded(&dev.sql(&[], "INSERT INTO kept VALUES (1)"));
+    wait_until("the new cluster has an archive", || {
+        let listed = quorate(&["archive", "list", "--json", place]);
+        let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap_or_default();
+        listed.as_array().is_some_and(|all| all.len() == 2 && all.iter().all(|one| !one["last"].is_null()))
+    });
+    let several = failed(&quorate(&["restore", place, "--at", "latest", "--dry-run"]));
+    assert!(several.contains("name one of"), "{several}");
+}
+
+#[test]
+fn a_time_is_a_state_too() {
+    let archive = Archived::start();
+    archive.write(1);
+    archive.wait_for(0);
+    let place = archive.destroy();
+    let place = text(place.path());
+    let far = succeeded(&quorate(&["restore", place, "--at", "2999-01-01T00:00:00Z", "--dry-run"]));
+    assert!(far.contains("objects, "), "{far}");
+    let early = failed(&quorate(&["restore", place, "--at", "1999-01-01T00:00:00Z", "--dry-run"]));
+    assert!(early.contains("too early"), "{early}");
+    let wrong = failed(&quorate(&["restore", place, "--at", "yesterday"]));
+    assert!(wrong.contains("is no state"), "{wrong}");
+}
