@@ -123,6 +123,7 @@ fn world(records: &Records) -> impl Fn(&str, &mut Config) -> (Env, SimHooks) + u
         let seams = SimHooks {
             groups: Default::default(),
             level: None,
+            archives: false,
             log_segment_bytes: Some(64 << 10),
             tune: Some(Arc::new(move |options| {
                 options.checkpoint_bytes = 64 << 10;
