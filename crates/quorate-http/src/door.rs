@@ -19,7 +19,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use crate::error::Problem;
 use crate::hrana::{self, Streams, socket};
 use crate::login::{Caller, credentials};
-use crate::message::{Answer, Content, IDEMPOTENCY_KEY, Request, answer, level_of, refusal};
+use crate::message::{ACKNOWLEDGE, Answer, Content, IDEMPOTENCY_KEY, Request, answer, level_of, refusal};
 use crate::openapi::OPENAPI;
 use crate::options::{BODY_BYTES_MAX, LARGE_BODIES_MAX, Options, SMALL_BODY_BYTES_MAX};
 use crate::port::is_loopback;
@@ -206,6 +206,11 @@ impl Doors {
                 "Idempotency-Key is not offered over WebSocket; send the request over HTTP",
             ));
         }
+        if request.headers().contains_key(ACKNOWLEDGE) {
+            return Err(Problem::NotOffered(
+                "Quorate-Acknowledge is not offered over WebSocket; send the request over HTTP",
+            ));
+        }
         let level = level_of(request.headers())?.unwrap_or(self.0.options.level);
         let shown = match self.0.options.users {
             Some(_) => credentials(request.headers())?,
@@ -242,7 +247,7 @@ impl Doors {
 
     async fn dispatch(&self, (endpoint, caller): (Endpoint, Caller), request: &Request) -> Result<Answer, Problem> {
         let level = level_of(&request.headers)?.unwrap_or(self.0.options.level);
-        let work = self.work(level, caller).with_key(request.key()?);
+        let work = self.work(level, caller).with_key(request.key()?).archived(request.is_archived()?);
         match endpoint {
             Endpoint::HranaVersion => {
                 Ok(answer(StatusCode::OK, Content::Text, "Hrana over HTTP and WebSocket, with JSON\n"))

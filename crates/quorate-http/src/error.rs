@@ -177,6 +177,7 @@ fn of_library(error: &Error) -> &'static str {
     match error {
         Error::Failed(failure) => codes::of(failure),
         Error::Unknown(_) => "OUTCOME_UNKNOWN",
+        Error::NotArchived { .. } => "NOT_ARCHIVED",
         Error::Conflict(_) | Error::Overloaded(_) => "SQLITE_BUSY",
         Error::TransactionAborted(_) => "TRANSACTION_ABORTED",
         Error::Unavailable(_) | Error::Removed(_) | Error::Closed => "UNAVAILABLE",
@@ -200,8 +201,8 @@ fn status_of(error: &Error) -> StatusCode {
         | Error::TimedOut(_)
         | Error::SnapshotEnded
         | Error::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
-        // Not 503, which clients retry: the write may have taken effect.
-        Error::Unknown(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        // Not 503, which clients retry: the write may have taken effect, or has.
+        Error::Unknown(_) | Error::NotArchived { .. } => StatusCode::INTERNAL_SERVER_ERROR,
         Error::Forbidden(_) => StatusCode::FORBIDDEN,
         Error::Failed(failure) if failure.kind == FailureKind::KeyReused => StatusCode::UNPROCESSABLE_ENTITY,
         _ => StatusCode::BAD_REQUEST,

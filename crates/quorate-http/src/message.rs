@@ -12,7 +12,7 @@ use hyper::header::{
 use hyper::{HeaderMap, Method, Response, StatusCode};
 use quorate::types::{Epoch, GroupId};
 use quorate::users::Denied;
-use quorate::{Level, Position};
+use quorate::{Error, Level, Position};
 use serde_json::json;
 
 use crate::error::Problem;
@@ -23,6 +23,9 @@ pub(crate) const LEVEL: &str = "quorate-level";
 
 /// The header that returns the position of the last write of a request.
 pub(crate) const POSITION: &str = "quorate-position";
+
+/// The header by which a client asks for an answer only when its writes are archived.
+pub(crate) const ACKNOWLEDGE: &str = "quorate-acknowledge";
 
 /// The header by which a client asks that a write be done once, however often it is sent.
 pub(crate) const IDEMPOTENCY_KEY: &str = "idempotency-key";
@@ -110,7 +113,10 @@ pub(crate) fn refusal(problem: &Problem) -> Answer {
         }
         _ => {}
     }
-    answer
+    match problem {
+        Problem::Sql(Error::NotArchived { position, .. }) => with_position(answer, Some(*position)),
+        _ => answer,
+    }
 }
 
 /// Adds the position of the last write to an answer.
@@ -130,6 +136,15 @@ pub(crate) fn level_of(headers: &HeaderMap) -> Result<Option<Level>, Problem> {
 }
 
 impl Request {
+    /// Returns whether the writes of the request are to be archived before it is answered.
+    pub(crate) fn is_archived(&self) -> Result<bool, Problem> {
+        let Some(value) = self.headers.get(ACKNOWLEDGE) else { return Ok(false) };
+        if value == "archived" {
+            return Ok(true);
+        }
+        Err(Problem::malformed("Quorate-Acknowledge is 'archived', or absent"))
+    }
+
     /// Returns the key of the request, if it has one.
     pub(crate) fn key(&self) -> Result<Option<String>, Problem> {
         let Some(value) = self.headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };

@@ -57,6 +57,8 @@ pub(crate) struct Work {
     sql: Sql,
     caller: Caller,
     key: Option<Key>,
+    /// Whether its writes are archived before it is answered.
+    is_archived: bool,
     /// How long an interactive transaction may last.
     transaction_time: Duration,
     /// The bytes that its answer may still take.
@@ -68,12 +70,18 @@ pub(crate) struct Work {
 impl Work {
     pub(crate) fn new(sql: Sql, caller: Caller, transaction_time: Duration) -> Self {
         let sql = sql.with_role(caller.role);
-        Self { sql, caller, key: None, transaction_time, left: ANSWER_BYTES_MAX, position: None }
+        Self { sql, caller, key: None, is_archived: false, transaction_time, left: ANSWER_BYTES_MAX, position: None }
     }
 
     /// Returns the same work with the key of its request.
     pub(crate) fn with_key(self, key: Option<String>) -> Self {
         Self { key: key.map(|text| Key { text, writes: 0 }), ..self }
+    }
+
+    /// Returns the same work, whose writes are archived before it is answered, if the request asks for that.
+    pub(crate) fn archived(self, is_archived: bool) -> Self {
+        let sql = if is_archived { self.sql.with_archived_writes() } else { self.sql };
+        Self { sql, is_archived, ..self }
     }
 
     /// Returns whether the request has a key.
@@ -194,6 +202,8 @@ impl Work {
 
     /// Commits an interactive transaction.
     pub(crate) async fn commit(&mut self, open: Transaction) -> Result<(), Error> {
+        // An earlier request of the stream may have begun it.
+        let open = if self.is_archived { open.with_archived_commit() } else { open };
         let BatchResult { results, position } = open.commit().await?;
         if !results.is_empty() {
             self.wrote(position);

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 mod fetch;
+pub(crate) mod metrics;
 pub(crate) mod record;
 
 pub use fetch::{FetchError, FetchOptions, Fetched, fetch, only_cluster};

@@ -1,13 +1,14 @@
 //! The errors of reads and writes, and of starting a node.
 
 use quorate_env::Cause;
-use quorate_model::{Failure, StoreFault};
+use quorate_model::{Failure, Position, StoreFault};
 use quorate_sql::query::RowError;
 use quorate_sql::readers::ReadError;
 
 use crate::config::ConfigError;
 
-/// The error of a read or a write. Every error except [`Error::Unknown`] means that the write had no effect.
+/// The error of a read or a write. Every error except [`Error::Unknown`] and [`Error::NotArchived`] means that the
+/// write had no effect.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -18,6 +19,20 @@ pub enum Error {
     /// find out, because the session has ended or the deadline has passed.
     #[error("the outcome of the write is not known: {0}; check the data before writing it again")]
     Unknown(#[source] Cause),
+    /// The write was done, but it is not known to be archived yet: the deadline of a handle
+    /// [with archived writes](crate::Sql::with_archived_writes) has passed. Writing again without a key writes twice;
+    /// with the [key](crate::Sql::with_key) of the first call it waits again.
+    #[error(
+        "the write was done at position {position}, but is not known to be archived yet: {why}; don't write it again, \
+         unless with the same key"
+    )]
+    NotArchived {
+        /// The position at which the write was committed and applied.
+        position: Position,
+        /// Why it is not known.
+        #[source]
+        why: Cause,
+    },
     /// The transaction conflicted in every attempt until the deadline: other writes changed what it had read.
     #[error("conflict: {0}")]
     Conflict(#[source] Cause),
@@ -73,6 +88,7 @@ impl Error {
             Self::Store(fault) => fault.is_retryable(),
             Self::Failed(_)
             | Self::Unknown(_)
+            | Self::NotArchived { .. }
             | Self::TooLarge(_)
             | Self::Row(_)
             | Self::Forbidden(_)
@@ -85,6 +101,7 @@ impl Error {
     pub(crate) fn reason(self) -> Cause {
         match self {
             Self::Unknown(why)
+            | Self::NotArchived { why, .. }
             | Self::Conflict(why)
             | Self::TransactionAborted(why)
             | Self::Overloaded(why)
@@ -187,6 +204,8 @@ impl StartError {
 
 #[cfg(test)]
 mod tests {
+    use quorate_model::{Epoch, GroupId};
+
     use super::*;
 
     /// Covers every kind; `tests/errors/` provokes them.
@@ -200,6 +219,15 @@ mod tests {
                 Error::Unknown(why()),
                 false,
                 "the outcome of the write is not known: this is why; check the data before writing it again",
+            ),
+            (
+                Error::NotArchived {
+                    position: Position { epoch: Epoch(1), group: GroupId::MAIN, index: 7 },
+                    why: why(),
+                },
+                false,
+                "the write was done at position 1.1.7, but is not known to be archived yet: this is why; don't write \
+                 it again, unless with the same key",
             ),
             (Error::Conflict(why()), true, "conflict: this is why"),
             (

@@ -17,6 +17,7 @@ pub use quorate_sql::metrics::StoreMetrics;
 pub use quorate_sql::store::Sizes;
 pub use quorate_wire::Connections;
 
+pub use crate::archive::metrics::ArchiveMetrics;
 use crate::error::Error;
 use crate::level::Level;
 pub use crate::node::WriteTraces;
@@ -49,6 +50,8 @@ pub struct Metrics {
     pub main: GroupMetrics,
     /// Metrics of the other groups.
     pub groups: BTreeMap<GroupId, GroupMetrics>,
+    /// What this node, as the archiver, has asked of the store of the archive.
+    pub archive: ArchiveMetrics,
     /// Metrics of the log.
     pub log: WalMetrics,
     /// Statistics of the log.

@@ -39,6 +39,7 @@ use crate::submitter::Submitter;
 use crate::users::Users;
 
 mod agreement;
+mod archived;
 mod archiver;
 mod archiving;
 mod backup;

@@ -27,7 +27,7 @@ use crate::results::{BatchResult, Committed, Written};
 use crate::row_methods::row_methods;
 use crate::runtime::Runtime;
 use crate::snapshot::{Query, State};
-use crate::submitter::{Backoff, Limits, Submitter};
+use crate::submitter::{Acknowledge, Backoff, Limits, Submitter};
 
 /// One attempt of a transaction, which is passed to the closure of [`Sql::transact`](crate::Sql::transact). All clones
 /// refer to the same attempt. After the closure has returned, all calls fail.
@@ -68,6 +68,8 @@ pub(crate) struct Attempts {
     /// The level of the state that the next attempt reads.
     level: Level,
     backoff: Backoff,
+    /// When a commit returns.
+    acknowledge: Acknowledge,
 }
 
 impl Optimistic {
@@ -211,7 +213,12 @@ impl Attempts {
     ) -> Result<Self, Error> {
         let deadline = submitter.runtime().inside(|| Instant::now() + limit).map_err(|_| Error::Closed)?;
         let backoff = submitter.backoff();
-        Ok(Self { submitter, limits, budget, deadline, level, backoff })
+        Ok(Self { submitter, limits, budget, deadline, level, backoff, acknowledge: Acknowledge::Applied })
+    }
+
+    /// Returns the same attempts, whose commit returns at another time.
+    pub(crate) fn acknowledged(self, acknowledge: Acknowledge) -> Self {
+        Self { acknowledge, ..self }
     }
 
     /// Runs a closure until an attempt commits.
@@ -258,8 +265,12 @@ impl Attempts {
     async fn commit(&mut self, gathered: Gathered) -> Result<Option<BatchResult>, Error> {
         let Gathered { read_checks, commands, .. } = gathered;
         let proposal = Proposal { budget: self.budget, read_checks, ..Proposal::new(None, commands) };
+        let due = self.acknowledge.begin(&self.submitter, self.left()?).await?;
         match self.submitter.propose(proposal, self.left()?).await? {
-            (position, Ok(reply)) => Ok(Some(Written { position, reply }.into())),
+            (position, Ok(reply)) => {
+                due.reach(&self.submitter, position).await?;
+                Ok(Some(Written { position, reply }.into()))
+            }
             (position, Err(failure)) if failure.kind == FailureKind::Conflict => {
                 // The conflicting write has a lower position than the conflict.
                 if self.level != Level::Linearizable {

@@ -6,6 +6,7 @@ use prost::{Message, Oneof};
 use quorate_wire::{CallFailure, FailureKind};
 
 pub(crate) mod admin;
+pub(crate) mod archived;
 mod convert;
 mod status;
 pub(crate) mod transaction;
@@ -44,6 +45,8 @@ pub(crate) mod method {
     pub(crate) const USERS: u16 = 76;
     /// Checks the credentials of someone who talks to a proxy.
     pub(crate) const CHECK_LOGIN: u16 = 77;
+    /// Waits until an entry is archived.
+    pub(crate) const ARCHIVED: u16 = 78;
     /// A stream: takes a snapshot and answers queries of it, in pieces.
     pub(crate) const SNAPSHOT: u16 = 80;
     /// A stream: runs the statements of an interactive transaction, and commits it.

@@ -161,6 +161,7 @@ mod tests {
             name: "n1".to_owned(),
             leader: Some(NodeId(2)),
             archiver: None,
+            archive: None,
             term: 3,
             last_index: 1_000_000,
             committed_index: 1_000_000,

@@ -108,6 +108,7 @@ pub(crate) enum Method {
     RejectEntry = method::REJECT_ENTRY,
     Users = method::USERS,
     CheckLogin = method::CHECK_LOGIN,
+    Archived = method::ARCHIVED,
 }
 
 /// A method whose calls are streams.
@@ -122,7 +123,7 @@ pub(crate) enum StreamMethod {
 
 impl Method {
     /// All methods.
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 14] = [
         Self::Execute,
         Self::Query,
         Self::Status,
@@ -136,6 +137,7 @@ impl Method {
         Self::RejectEntry,
         Self::Users,
         Self::CheckLogin,
+        Self::Archived,
     ];
 
     /// Returns the method with a number.
@@ -147,7 +149,7 @@ impl Method {
     pub(crate) fn right(self) -> Right {
         match self {
             Self::Query | Self::Status => Right::Read,
-            Self::Execute => Right::Write,
+            Self::Execute | Self::Archived => Right::Write,
             Self::Verify
             | Self::Admit
             | Self::Remove

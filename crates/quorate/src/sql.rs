@@ -21,7 +21,7 @@ use crate::results::Written;
 use crate::rights::{Right, StreamMethod};
 use crate::row_methods::row_methods;
 use crate::snapshot::Snapshot;
-use crate::submitter::{Limits, ReadAnswer, ReadRequest, Submitter};
+use crate::submitter::{Acknowledge, Limits, ReadAnswer, ReadRequest, Submitter};
 use crate::transaction::Transaction;
 
 pub use quorate_model::{Bulk, Column, PackedRows, Param, RowPacker, Statement, StatementResult};
@@ -53,13 +53,24 @@ pub struct Sql {
     held: Right,
     /// The key of its writes.
     key: Option<Bytes>,
+    /// When its writes return.
+    acknowledge: Acknowledge,
 }
 
 impl Sql {
     pub(crate) fn new(submitter: Arc<Submitter>, level: Level, deadline: Duration) -> Self {
         let limits = Limits { rows: ROWS_DEFAULT, bytes: BYTES_DEFAULT, timeout: Duration::MAX };
-        let budget = BUDGET_DEFAULT;
-        Self { submitter, level, sees_own_writes: false, deadline, limits, budget, held: Right::Admin, key: None }
+        Self {
+            submitter,
+            level,
+            sees_own_writes: false,
+            deadline,
+            limits,
+            budget: BUDGET_DEFAULT,
+            held: Right::Admin,
+            key: None,
+            acknowledge: Acknowledge::Applied,
+        }
     }
 
     /// Returns the same handle with another level for its reads.
@@ -155,6 +166,25 @@ impl Sql {
         Self { key: Some(Bytes::from(key.into())), ..self.clone() }
     }
 
+    /// Returns the same handle, whose writes return only when they are in the [archive](crate::archive): they survive
+    /// the loss of all nodes. This holds for every kind of write, and takes about as long as the interval at which the
+    /// cluster archives, because nothing is sent to the store sooner. Reads take no notice of it.
+    ///
+    /// If the deadline passes first, the write fails with [`Error::NotArchived`], although it was done. If no node
+    /// archives, it fails with [`FailureKind::Refused`], as a rule before it has an effect.
+    ///
+    /// ```
+    /// # async fn f(sql: quorate::Sql, key: String) -> Result<(), quorate::Error> {
+    /// let pay = "UPDATE accounts SET balance = balance - ? WHERE name = ?";
+    /// sql.with_archived_writes().with_key(key).execute(pay, (10, "ann")).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn with_archived_writes(&self) -> Self {
+        Self { acknowledge: Acknowledge::Archived, ..self.clone() }
+    }
+
     /// Runs a statement that writes. Returns the number of changed rows, the last inserted rowid, and the position of
     /// the write.
     ///
@@ -162,7 +192,8 @@ impl Sql {
     ///
     /// Returns [`Error::Failed`] if the statement fails or is not allowed, [`Error::Unavailable`] or
     /// [`Error::Overloaded`] if the cluster did not accept it before the deadline, and [`Error::Unknown`] if its
-    /// outcome is not known. After every error except [`Error::Unknown`], the write had no effect.
+    /// outcome is not known. After every error except [`Error::Unknown`] and [`Error::NotArchived`], the write had no
+    /// effect.
     pub async fn execute(&self, sql: impl Into<Cow<'static, str>>, params: impl IntoParams) -> Result<Executed, Error> {
         self.write((sql, params)).await.map(Into::into)
     }
@@ -347,7 +378,7 @@ impl Sql {
         request::without_key(self.key.as_ref()).map_err(Error::from)?;
         let (submitter, level) = (Arc::clone(&self.submitter), self.level()?);
         let attempts = Attempts::new(submitter, level, self.limits, self.budget, self.deadline)?;
-        attempts.run(body).await
+        attempts.acknowledged(self.acknowledge).run(body).await
     }
 
     /// Begins an interactive transaction: its statements run one after another on the leader, while all other writes
@@ -360,7 +391,8 @@ impl Sql {
     pub async fn begin(&self) -> Result<Transaction, Error> {
         self.check(StreamMethod::Interactive.right())?;
         request::without_key(self.key.as_ref())?;
-        Transaction::begin(Arc::clone(&self.submitter), self.deadline).await
+        self.acknowledge.begin(&self.submitter, self.deadline).await?;
+        Transaction::begin(Arc::clone(&self.submitter), self.deadline, self.acknowledge).await
     }
 
     /// Runs a query at this handle's level and returns its rows.
@@ -421,8 +453,11 @@ impl Sql {
             Some(key) => request::with_key(proposal, key)?,
             None => proposal,
         };
-        let (position, outcome) = self.submitter.propose(proposal, self.deadline).await?;
-        Ok(Written { position, reply: outcome? })
+        let due = self.acknowledge.begin(&self.submitter, self.deadline).await?;
+        let (position, outcome) = self.submitter.propose(proposal, due.left(&self.submitter)?).await?;
+        let reply = outcome?;
+        due.reach(&self.submitter, position).await?;
+        Ok(Written { position, reply })
     }
 }
 

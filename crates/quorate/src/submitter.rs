@@ -3,7 +3,8 @@
 //! Invariants:
 //! - Every attempt of a write sends the same bytes, and therefore the same session and sequence. However many attempts
 //!   arrive, one takes effect.
-//! - An error other than [`Error::Unknown`] means that a write has no effect and will have none.
+//! - An error other than [`Error::Unknown`] and [`Error::NotArchived`] means that a write has no effect and will have
+//!   none.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,6 +29,7 @@ use crate::runtime::Runtime;
 use crate::snapshot::State;
 use crate::transaction::TransactionHost;
 
+mod archived;
 mod backoff;
 mod session;
 mod ticket;
@@ -36,6 +38,8 @@ mod transport;
 #[cfg(test)]
 mod tests;
 
+use archived::Archiving;
+pub(crate) use archived::{Acknowledge, Archived};
 pub(crate) use backoff::Backoff;
 use session::Session;
 pub(crate) use ticket::Held;
@@ -71,11 +75,13 @@ pub(crate) struct Submitter {
     written: Mutex<Option<(Position, Instant)>>,
     /// Notified when a ticket may be available. A task that takes a ticket notifies the next one.
     freed: Notify,
+    archiving: Archiving,
 }
 
 impl Submitter {
     pub(crate) fn new(runtime: Runtime, transport: Box<dyn Transport>) -> Self {
-        Self { runtime, transport, session: Mutex::default(), written: Mutex::default(), freed: Notify::new() }
+        let (session, written, archiving) = (Mutex::default(), Mutex::default(), Archiving::default());
+        Self { runtime, transport, session, written, freed: Notify::new(), archiving }
     }
 
     /// Runs commands as one atomic entry, exactly once.

@@ -27,7 +27,7 @@ use crate::error::Error;
 use crate::params::{IntoParams, IntoStatement};
 use crate::results::{self, BatchResult, Written};
 use crate::row_methods::row_methods;
-use crate::submitter::{Attempt, Held, Submitter};
+use crate::submitter::{Acknowledge, Attempt, Held, Submitter};
 
 /// The most savepoints of a transaction.
 pub const SAVEPOINTS_MAX: usize = 1_024;
@@ -89,15 +89,38 @@ pub struct Transaction {
     end: Instant,
     /// The time limit for the commit.
     limit: Duration,
+    /// When the commit returns.
+    acknowledge: Acknowledge,
 }
 
 impl Transaction {
-    pub(crate) async fn begin(submitter: Arc<Submitter>, limit: Duration) -> Result<Self, Error> {
+    pub(crate) async fn begin(
+        submitter: Arc<Submitter>,
+        limit: Duration,
+        acknowledge: Acknowledge,
+    ) -> Result<Self, Error> {
         let (ticket, host, begun) = submitter.begin(limit).await?;
         let end = begun + limit.min(HOLD_MAX);
         let position = host.position();
-        let (commands, stamps, savepoints) = (Vec::new(), Vec::new(), Savepoints::default());
-        Ok(Self { submitter, ticket, host: Some(host), position, commands, stamps, savepoints, end, limit })
+        Ok(Self {
+            submitter,
+            ticket,
+            host: Some(host),
+            position,
+            commands: Vec::new(),
+            stamps: Vec::new(),
+            savepoints: Savepoints::default(),
+            end,
+            limit,
+            acknowledge,
+        })
+    }
+
+    /// Returns the same transaction, whose commit returns only when it is archived; see
+    /// [`Sql::with_archived_writes`](crate::Sql::with_archived_writes), which begins such transactions.
+    #[must_use]
+    pub fn with_archived_commit(self) -> Self {
+        Self { acknowledge: Acknowledge::Archived, ..self }
     }
 
     /// Runs a statement and returns its result.
@@ -209,7 +232,8 @@ impl Transaction {
     ///
     /// Returns [`Error::TransactionAborted`] if the leader was lost or the time limit was reached before the
     /// transaction was proposed; it has no effect then. Returns [`Error::Failed`] if a deferred foreign key is
-    /// violated, or if the transaction exceeds a limit. Returns [`Error::Unknown`] if the outcome is not known.
+    /// violated, or if the transaction exceeds a limit. Returns [`Error::Unknown`] if the outcome is not known, and
+    /// [`Error::NotArchived`] if it was committed, but is not known to be archived.
     pub async fn commit(mut self) -> Result<BatchResult, Error> {
         let host = self.host.take().ok_or_else(|| over("it has already ended"))?;
         if self.commands.is_empty() {
@@ -221,9 +245,14 @@ impl Transaction {
         let proposal = Proposal { dry_run: Some(DryRunRecord { index, stamps }), ..Proposal::new(origin, commands) };
         proposal.check_limits()?;
         let bytes = codec::encode_proposal(&proposal)?;
+        let due = self.acknowledge.begin(&self.submitter, self.limit).await?;
         let first = host.commit(bytes.clone());
-        match self.submitter.settle_begun(&self.ticket, first, bytes, self.limit).await? {
-            Some((position, Ok(reply))) => Ok(Written { position, reply }.into()),
+        let limit = due.left(&self.submitter)?;
+        match self.submitter.settle_begun(&self.ticket, first, bytes, limit).await? {
+            Some((position, Ok(reply))) => {
+                due.reach(&self.submitter, position).await?;
+                Ok(Written { position, reply }.into())
+            }
             Some((_, Err(failure))) => Err(aborted(failure)),
             None => Err(over("its session had expired")),
         }

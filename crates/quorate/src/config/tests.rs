@@ -76,6 +76,7 @@ fn every_key_is_read() {
             slow_statement: Duration::from_millis(200),
         },
         extensions: Extensions::default(),
+        archive: None,
     };
     assert_eq!(config, expected);
 }

@@ -22,9 +22,11 @@ use tokio::sync::oneshot;
 use super::gateway::Gateway;
 use crate::archive::Archive;
 
+mod counting;
 mod progress;
 mod tenure;
 
+use counting::Counting;
 pub(crate) use progress::{ArchiveState, Progress};
 use tenure::{Failed, Tenure};
 
@@ -123,7 +125,8 @@ impl Duty {
     async fn take_over(&self, node: NodeId, token: u64) -> Result<Tenure, Failed> {
         let identity = self.store.options().identity;
         let identity = Identity { cluster: identity.cluster, epoch: identity.epoch.0, node: node.0, token };
-        let archiver = Archiver::take(&self.env, Arc::clone(&self.archive.objects), identity).await?;
+        let objects = Counting::new(Arc::clone(&self.archive.objects), Arc::clone(&self.state));
+        let archiver = Archiver::take(&self.env, Arc::new(objects), identity).await?;
         let group = self.gateway.upgrade().ok_or(Failed::Ended)?.consensus.main().clone();
         Tenure::begin(self, archiver, group).await
     }

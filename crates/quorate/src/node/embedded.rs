@@ -15,6 +15,7 @@ use tokio::task::coop;
 use super::gateway::{Gateway, KeptSnapshot};
 use crate::error::Error;
 use crate::level::Level;
+use crate::rights::Right;
 use crate::snapshot::{Query, State};
 use crate::submitter::{Attempt, Limits, ReadAnswer, ReadRequest, Transport};
 use crate::transaction::TransactionHost;
@@ -48,6 +49,10 @@ impl Transport for Embedded {
 
     fn read<'a>(&'a self, request: &'a ReadRequest, deadline: Instant) -> BoxFuture<'a, Result<ReadAnswer, Error>> {
         async move { self.0.upgrade().ok_or(Error::Closed)?.read(request, deadline).await }.boxed()
+    }
+
+    fn archived(&self, position: Option<Position>, deadline: Instant) -> BoxFuture<'_, Result<u64, Error>> {
+        async move { self.0.upgrade().ok_or(Error::Closed)?.archived(position, Right::Write, deadline).await }.boxed()
     }
 
     fn begin(&self, lasting: Duration, deadline: Instant) -> BoxFuture<'_, Result<Box<dyn TransactionHost>, Error>> {

@@ -30,7 +30,7 @@ use crate::level::Level;
 use crate::metrics::{Metrics, NodeMetrics};
 use crate::readiness::{NotReady, not_ready};
 use crate::status::Status;
-use crate::submitter::{Attempt, NotDone, ReadAnswer, ReadRequest};
+use crate::submitter::{Archived, Attempt, NotDone, ReadAnswer, ReadRequest};
 use crate::users::Logins;
 
 /// How long a snapshot may last. A snapshot that is older than a usual read ends sooner if it makes the database's
@@ -72,6 +72,8 @@ pub(crate) struct Gateway {
     pub(super) data_dir: PathBuf,
     /// How far the archiver of this node has come.
     pub(crate) archive: Arc<ArchiveState>,
+    /// What this node knows of the archive, and those who wait for it here.
+    pub(super) archived: Archived,
     since: Instant,
 }
 
@@ -115,6 +117,7 @@ impl Gateway {
             is_stopping,
             data_dir: config.data_dir.clone(),
             archive: Arc::default(),
+            archived: Archived::default(),
             since,
         }
     }
@@ -272,7 +275,7 @@ impl Gateway {
     }
 
     /// Returns the position if it belongs to this history, so that it can be waited for.
-    fn comparable(&self, position: Position) -> Result<Position, Error> {
+    pub(super) fn comparable(&self, position: Position) -> Result<Position, Error> {
         let epoch = self.store.options().identity.epoch;
         if (position.epoch, position.group) == (epoch, GroupId::MAIN) {
             return Ok(position);
@@ -312,6 +315,7 @@ impl Gateway {
             node: self.metrics.clone(),
             main: self.consensus.main().metrics(),
             groups: self.consensus.others().map(|group| (group.id(), group.metrics())).collect(),
+            archive: self.archive.metrics.clone(),
             log,
             log_stats,
             store: self.store.metrics(),

@@ -11,6 +11,7 @@ use quorate_model::{Failure, Proposal, REQUEST_KEYS_LEVEL, codec};
 use quorate_wire::{CallFailure, FailureKind as CallFailureKind, PeerInfo, Role, StreamReceiver, StreamSender, User};
 
 use super::agreement;
+use super::archived;
 use super::backup;
 use super::extensions;
 use super::gateway::{Gateway, served_until};
@@ -69,6 +70,7 @@ impl ClientService {
             Method::Verify => verify(&gateway, protocol::decode(body)?).await,
             Method::Query => query(&gateway, protocol::decode(body)?).await,
             Method::Status => Ok(protocol::encode(&StatusReply::from(gateway.status()))),
+            Method::Archived => Ok(archived::answer(&gateway, held, protocol::decode(body)?).await),
             Method::Users => users::list(&gateway).await,
             Method::CheckLogin => Ok(users::check_for_proxy(&gateway, protocol::decode(body)?).await),
             Method::Probe => Ok(operate::probe(&gateway)),

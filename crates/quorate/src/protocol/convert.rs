@@ -304,9 +304,12 @@ impl From<&Error> for Refusal {
             // Only the reason is sent: the other end adds the rest of the error's text again.
             Error::Store(StoreFault::Io(text)) => (refusal::STORE, text.clone()),
             Error::Store(fault) => (refusal::STORE, fault.to_string()),
-            Error::Unknown(_) | Error::Conflict(_) | Error::Row(_) | Error::Removed(_) | Error::Closed => {
-                (refusal::UNAVAILABLE, error.to_string())
-            }
+            Error::Unknown(_)
+            | Error::NotArchived { .. }
+            | Error::Conflict(_)
+            | Error::Row(_)
+            | Error::Removed(_)
+            | Error::Closed => (refusal::UNAVAILABLE, error.to_string()),
         };
         Self { kind, text, failure: Bytes::new() }
     }

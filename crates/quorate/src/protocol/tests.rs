@@ -16,6 +16,7 @@ use quorate_model::{
 use quorate_sql::query::Rows;
 use quorate_sql::store::Verification;
 
+use super::archived::{ArchivedAsk, ArchivedTold};
 use super::waits::{News, WaitAsk, WaitTold};
 use super::*;
 use crate::error::Error;
@@ -141,6 +142,18 @@ fn hashes_survive_the_wire() {
     assert_eq!(short.by_table(), None);
 }
 
+#[test]
+fn answers_about_the_archive_survive_the_wire() {
+    for position in [None, Some(POSITION)] {
+        let received: ArchivedAsk = decode(encode(&ArchivedAsk::new(position, Duration::from_millis(55)))).unwrap();
+        assert_eq!((received.millis, received.position.map(Position::from)), (5, position));
+    }
+    for result in errors().into_iter().map(Err).chain([Ok(0), Ok(77)]) {
+        let received: ArchivedTold = decode(encode(&ArchivedTold::from(result.clone()))).unwrap();
+        assert_eq!(Result::from(received), result);
+    }
+}
+
 proptest! {
     #[test]
     fn no_bytes_make_a_decoder_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
@@ -173,6 +186,10 @@ proptest! {
         if let Ok(told) = decode::<WaitTold>(bytes.clone()) {
             let _ = told.news();
         }
+        let _ = decode::<ArchivedAsk>(bytes.clone());
+        if let Ok(told) = decode::<ArchivedTold>(bytes.clone()) {
+            let _ = Result::<u64, Error>::from(told);
+        }
         let _ = decode::<WaitAsk>(bytes.clone()).map(WaitAsk::request);
         let _ = decode::<Execute>(bytes);
     }
@@ -200,6 +217,7 @@ fn status() -> Status {
         name: "a".to_owned(),
         leader: Some(NodeId(6)),
         archiver: None,
+        archive: None,
         term: 3,
         last_index: 79,
         committed_index: 78,
@@ -303,6 +321,10 @@ fn samples() -> Vec<(&'static str, Bytes)> {
         ("wait-refused", encode(&WaitTold::new(7, News::Registered(Err(Error::Overloaded(text().into())))))),
         ("wait-woken", encode(&WaitTold::new(7, News::Woken(Woken::By(300))))),
         ("wait-replaced", encode(&WaitTold::new(7, News::Woken(Woken::Replaced)))),
+        ("archived-ask", encode(&ArchivedAsk::new(Some(POSITION), Duration::from_secs(30)))),
+        ("archived-ask-whether", encode(&ArchivedAsk::new(None, Duration::from_secs(30)))),
+        ("archived-told", encode(&ArchivedTold::from(Ok(77)))),
+        ("archived-refused", encode(&ArchivedTold::from(Err(Error::TimedOut(text().into()))))),
         ("status", encode(&StatusReply::from(status))),
         ("status-groups", encode(&StatusReply::from(status_with_groups()))),
         ("status-archiver", encode(&StatusReply::from(status_with_archiver()))),

@@ -18,6 +18,7 @@ use super::snapshot::Stream;
 use super::transaction;
 use crate::error::Error;
 use crate::level::Level;
+use crate::protocol::archived::{ArchivedAsk, ArchivedTold};
 use crate::protocol::{self, Answer, Execute, Executed, Query, method};
 use crate::snapshot::State;
 use crate::submitter::{Attempt, NotDone, ReadAnswer, ReadRequest, Transport};
@@ -79,23 +80,33 @@ impl Network {
         executed.result()
     }
 
+    async fn archived_once(&self, position: Option<Position>, deadline: Instant) -> Result<u64, Error> {
+        let reached = self.nodes.reach().await.map_err(unreachable)?;
+        let ask = ArchivedAsk::new(position, deadline.saturating_duration_since(Instant::now()));
+        let reply = self.call(&reached, method::ARCHIVED, protocol::encode(&ask), deadline).await;
+        let reply = reply.map_err(|error| repeatable(error, &reached.addr, deadline))?;
+        protocol::decode::<ArchivedTold>(reply).map_err(|error| Error::Forbidden(error.into()))?.into()
+    }
+
     async fn read_once(&self, request: ReadRequest, deadline: Instant) -> Result<ReadAnswer, Error> {
         request.read.check_limits()?;
         let reached = self.nodes.reach().await.map_err(unreachable)?;
         let left = deadline.saturating_duration_since(Instant::now());
         let query = Query::new(request, u64::try_from(left.as_millis()).unwrap_or(u64::MAX));
         let reply = self.call(&reached, method::QUERY, protocol::encode(&query), deadline).await;
-        let reply = reply.map_err(|error| match Attempt::of_call(error, &reached.addr) {
-            Attempt::Refused(error) => error,
-            Attempt::NotDone(why) => why.into(),
-            Attempt::InDoubt(_) if Instant::now() + ROUNDING >= deadline => {
-                Error::TimedOut(no_answer(&reached.addr).into())
-            }
-            // A read may be repeated.
-            Attempt::InDoubt(text) => Error::Unavailable(text),
-        })?;
+        let reply = reply.map_err(|error| repeatable(error, &reached.addr, deadline))?;
         let answer: Answer = protocol::decode(reply).map_err(|error| Error::Forbidden(error.into()))?;
         answer.into()
+    }
+}
+
+/// Returns the error of a call without an answer that may be repeated, because it changes nothing.
+fn repeatable(error: CallError, addr: &str, deadline: Instant) -> Error {
+    match Attempt::of_call(error, addr) {
+        Attempt::Refused(error) => error,
+        Attempt::NotDone(why) => why.into(),
+        Attempt::InDoubt(_) if Instant::now() + ROUNDING >= deadline => Error::TimedOut(no_answer(addr).into()),
+        Attempt::InDoubt(text) => Error::Unavailable(text),
     }
 }
 
@@ -117,6 +128,10 @@ impl Transport for Network {
 
     fn read<'a>(&'a self, request: &'a ReadRequest, deadline: Instant) -> BoxFuture<'a, Result<ReadAnswer, Error>> {
         self.read_once(request.clone(), deadline).boxed()
+    }
+
+    fn archived(&self, position: Option<Position>, deadline: Instant) -> BoxFuture<'_, Result<u64, Error>> {
+        self.archived_once(position, deadline).boxed()
     }
 
     fn begin(&self, lasting: Duration, deadline: Instant) -> BoxFuture<'_, Result<Box<dyn TransactionHost>, Error>> {

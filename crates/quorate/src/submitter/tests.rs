@@ -117,6 +117,10 @@ impl Transport for Arc<Cluster> {
         async { Err(Error::Closed) }.boxed()
     }
 
+    fn archived(&self, _: Option<Position>, _: Instant) -> BoxFuture<'_, Result<u64, Error>> {
+        async { Err(Error::Closed) }.boxed()
+    }
+
     fn begin(&self, _: Duration, _: Instant) -> BoxFuture<'_, Result<Box<dyn TransactionHost>, Error>> {
         async { Err(Error::Closed) }.boxed()
     }
@@ -209,6 +213,10 @@ impl Transport for Hopeless {
         async { Err(Error::Closed) }.boxed()
     }
 
+    fn archived(&self, _: Option<Position>, _: Instant) -> BoxFuture<'_, Result<u64, Error>> {
+        async { Err(Error::Closed) }.boxed()
+    }
+
     fn begin(&self, _: Duration, _: Instant) -> BoxFuture<'_, Result<Box<dyn TransactionHost>, Error>> {
         async { Err(Error::Closed) }.boxed()
     }
@@ -295,6 +303,10 @@ impl Transport for Scripted {
     }
 
     fn snapshot(&self, _: Level, _: Instant) -> BoxFuture<'_, Result<Box<dyn snapshot::State>, Error>> {
+        async { Err(Error::Closed) }.boxed()
+    }
+
+    fn archived(&self, _: Option<Position>, _: Instant) -> BoxFuture<'_, Result<u64, Error>> {
         async { Err(Error::Closed) }.boxed()
     }
 

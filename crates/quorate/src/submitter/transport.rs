@@ -34,6 +34,10 @@ pub(crate) trait Transport: Send + Sync + 'static {
     /// Reads once.
     fn read<'a>(&'a self, request: &'a ReadRequest, deadline: Instant) -> BoxFuture<'a, Result<ReadAnswer, Error>>;
 
+    /// Returns the last archived index once it is not lower than that of the position; without a position, once there
+    /// is an archiver. Fails if no node archives.
+    fn archived(&self, position: Option<Position>, deadline: Instant) -> BoxFuture<'_, Result<u64, Error>>;
+
     /// Makes one attempt to begin an interactive transaction that may take `lasting`.
     fn begin(&self, lasting: Duration, deadline: Instant) -> BoxFuture<'_, Result<Box<dyn TransactionHost>, Error>>;
 

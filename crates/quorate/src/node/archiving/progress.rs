@@ -6,6 +6,7 @@ use quorate_env::{Instant, Throttle, lock};
 use tokio::sync::watch;
 
 use super::tenure::Failed;
+use crate::archive::metrics::ArchiveMetrics;
 use crate::status::ArchiveStatus;
 
 /// How far the archiver has come.
@@ -29,11 +30,14 @@ pub(crate) struct ArchiveState {
     progress: watch::Sender<Progress>,
     failures: Mutex<u64>,
     told: Throttle,
+    /// What was asked of the store.
+    pub(crate) metrics: ArchiveMetrics,
 }
 
 impl Default for ArchiveState {
     fn default() -> Self {
-        Self { progress: watch::Sender::new(Progress::default()), failures: Mutex::new(0), told: Throttle::default() }
+        let progress = watch::Sender::new(Progress::default());
+        Self { progress, failures: Mutex::new(0), told: Throttle::default(), metrics: ArchiveMetrics::default() }
     }
 }
 
@@ -48,6 +52,14 @@ impl ArchiveState {
             failures: *lock(&self.failures),
             failure,
         })
+    }
+
+    /// Waits until the archive has come this far, if this node is the archiver; returns how far it has come.
+    pub(crate) async fn reached(&self, index: u64) -> u64 {
+        let mut progress = self.progress.subscribe();
+        let reached = progress.wait_for(|progress| progress.is_archiver && progress.archived >= index).await;
+        // The sender is not dropped before `self`.
+        reached.map_or(0, |progress| progress.archived)
     }
 
     pub(super) fn update(&self, change: impl FnOnce(&mut Progress)) {
