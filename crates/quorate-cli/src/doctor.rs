@@ -3,6 +3,7 @@
 //! It is a list of small checks. Each takes plain facts that were gathered before, and returns findings. So a check can
 //! be tested on any machine, and a fact that could not be gathered is a finding; it does not end the list.
 
+mod archive;
 mod backup;
 mod certificates;
 mod clocks;
@@ -19,7 +20,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use quorate::{Config, SecretSource, config::Timing};
-use quorate_server::{BackupConfig, ServerConfig};
+use quorate_server::{ArchiveConfig, BackupConfig, ServerConfig};
 
 use self::finding::{Finding, Report};
 use crate::access::Access;
@@ -41,7 +42,7 @@ Examples:
 Each finding is `OK`, a `note` or a `PROBLEM`, followed by what it means. The exit code is 1 if there is a problem.
 Clocks and round trips are measured from this machine. The disk is measured for a second, with a file of 4 MiB in the
 data directory that is removed afterwards. A store for scheduled backups is listed, and an object is written and
-deleted there.")]
+deleted there; so it is in the store of an archive.")]
 pub struct DoctorArgs {
     /// The configuration of a node on this machine
     #[arg(long, value_name = "FILE", conflicts_with_all = ["data_dir", "node"])]
@@ -70,6 +71,8 @@ pub struct DoctorArgs {
 struct Aim {
     /// The configuration, if it could be loaded.
     config: Option<Config>,
+    /// The archive in it.
+    archive: ArchiveConfig,
     /// The scheduled backups in it.
     backup: BackupConfig,
     /// A data directory on this machine.
@@ -99,6 +102,7 @@ pub async fn run(args: &DoctorArgs) -> Result<()> {
     }
     if let Some(config) = &aim.config {
         findings.extend(backup::look(&aim.backup, &config.data_dir).await);
+        findings.extend(archive::look(&aim.archive).await);
     }
     if let Some(access) = &aim.access {
         findings.extend(cluster::look(access, aim.config.as_ref(), aim.named).await);
@@ -156,10 +160,11 @@ impl Aim {
         let loaded = settings::read(path);
         let of_node = loaded.as_ref().map(|server| &server.node);
         findings.extend(config::check(&config::Facts { path, mode: directory::mode(path), loaded: of_node }));
-        let Ok(ServerConfig { node: config, backup, .. }) = loaded else { return Self::default() };
+        let Ok(ServerConfig { node: config, archive, backup, .. }) = loaded else { return Self::default() };
         let access = Access::of_config(&config, args.secret_file.as_deref(), args.ca.as_deref());
         let secrets = if let SecretSource::File(file) = &access.secret { vec![file.clone()] } else { Vec::new() };
         let access = (!access.addrs.is_empty()).then_some(access);
-        Self { dir: Some(config.data_dir.clone()), secrets, access, named: false, config: Some(config), backup }
+        let dir = Some(config.data_dir.clone());
+        Self { dir, secrets, access, named: false, config: Some(config), archive, backup }
     }
 }

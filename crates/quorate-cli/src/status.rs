@@ -7,7 +7,7 @@ use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use clap::Args;
-use quorate_server::status::{Answer, Blocked, ClusterStatus, Group, Member};
+use quorate_server::status::{Answer, Archive, Archiver, Blocked, ClusterStatus, Group, Member};
 use quorate_shell::format;
 
 use crate::access::Access;
@@ -93,8 +93,19 @@ fn table(status: &ClusterStatus) -> String {
         Some(format!("{}: {fault}\n", member.name))
     });
     let faults: String = faults.collect();
-    let groups = groups(status);
-    format!("cluster {}, epoch {}: {leader}\n\n{table}{groups}{errors}{blocked}{faults}", status.cluster, status.epoch)
+    let (archive, groups) = (archive(status), groups(status));
+    let (cluster, epoch) = (&status.cluster, status.epoch);
+    format!("cluster {cluster}, epoch {epoch}: {leader}\n\n{table}{archive}{groups}{errors}{blocked}{faults}")
+}
+
+/// Returns a line about the archive, if a node writes one.
+fn archive(status: &ClusterStatus) -> String {
+    let Some(Archiver { node, .. }) = &status.archiver else { return String::new() };
+    let Some(Archive { archived_index, lag_seconds, failure, .. }) = &status.archive else {
+        return format!("archive: node {node} writes it, and has not answered\n");
+    };
+    let failure = failure.as_ref().map_or_else(String::new, |failure| format!("; it last failed: {failure}"));
+    format!("archive: node {node} has archived up to {archived_index}, lag {lag_seconds:.1} s{failure}\n")
 }
 
 /// Returns a line for each group beside `main`, and one for each node that does not go on in such a group.
@@ -154,9 +165,9 @@ mod tests {
     #![allow(clippy::indexing_slicing, reason = "tests")]
 
     use quorate::{
-        Position, Status,
+        ArchiveStatus, Position, Status,
         admin::{Blocked, GroupStatus, MemberStatus as Member, Standing},
-        types::{ClusterId, Epoch, GroupId, LogId, NodeId},
+        types::{self, ClusterId, Epoch, GroupId, LogId, NodeId},
     };
 
     use super::*;
@@ -227,6 +238,26 @@ node  address          role         term  applied  committed  last  lag  log    
 2: connection refused
 ";
         assert_eq!(table(&status), expected);
+    }
+
+    #[test]
+    fn the_archive_has_a_line() {
+        let archiver = Some(types::Archiver { node: NodeId(3), token: 9 });
+        let one = Status { archiver, ..node(1, 5, 100, 1) };
+        let archive = ArchiveStatus {
+            archived_index: 97,
+            boundary_index: 60,
+            lag: std::time::Duration::from_millis(640),
+            failures: 0,
+            failure: None,
+        };
+        let three = Status { archive: Some(archive), ..Status { archiver, ..node(3, 5, 100, 1) } };
+        let shown = |three: Result<Status>| {
+            let answers = crate::survey::Answers::from([(addr("1"), Ok(one.clone())), (addr("3"), three)]);
+            table(&ClusterStatus::assemble(&one, &answers))
+        };
+        assert!(shown(Ok(three)).contains("\narchive: node 3 has archived up to 97, lag 0.6 s\n"));
+        assert!(shown(Err(Error::new("away"))).contains("\narchive: node 3 writes it, and has not answered\n"));
     }
 
     fn part(group: u32, leader: u64, term: u64, applied: u64) -> GroupStatus {

@@ -34,4 +34,4 @@ mod metrics;
 pub mod otlp;
 pub mod status;
 
-pub use config::{BackupConfig, LogConfig, LogFormat, LogLevel, ServerConfig};
+pub use config::{ArchiveConfig, BackupConfig, LogConfig, LogFormat, LogLevel, ServerConfig};

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use quorate::{Status, admin, types::NodeId};
+use quorate::{ArchiveStatus, Status, admin, types::NodeId};
 use quorate_backup::schedule::Seen;
 use serde::Serialize;
 
@@ -22,6 +22,10 @@ pub struct ClusterStatus {
     pub cluster: String,
     /// The epoch of the cluster.
     pub epoch: u64,
+    /// The node that writes the archive, as the member knows it that has applied the most; none if no node does.
+    pub archiver: Option<Archiver>,
+    /// How far the archive has come, if the archiver has answered.
+    pub archive: Option<Archive>,
     /// All members, by name.
     pub members: Vec<Member<Answer>>,
 }
@@ -39,6 +43,9 @@ pub struct NodeStatus {
     pub leader: Option<String>,
     /// The node that writes the archive; none if no node does.
     pub archiver: Option<Archiver>,
+    /// How far the archive has come, if this node writes it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub archive: Option<Archive>,
     /// The name of the last leader, as far as the node knows.
     pub last_leader: Option<String>,
     /// Milliseconds since the last entries or heartbeats of a leader; 0 on the leader, none if there were none.
@@ -81,6 +88,37 @@ pub struct Archiver {
     pub node: String,
     /// The index of the entry that appointed it.
     pub token: u64,
+}
+
+impl Archiver {
+    /// Returns the archiver as a node knows it.
+    fn of(status: &Status) -> Option<Self> {
+        let archiver = status.archiver?;
+        let node = name_of(status, Some(archiver.node)).unwrap_or_else(|| archiver.node.to_string());
+        Some(Self { node, token: archiver.token })
+    }
+}
+
+/// How far an archive has come.
+#[derive(Debug, Serialize)]
+pub struct Archive {
+    /// The last entry up to which everything is archived.
+    pub archived_index: u64,
+    /// The last entry that is in the last archived boundary.
+    pub boundary_index: u64,
+    /// For how long something has waited to be archived, in seconds.
+    pub lag_seconds: f64,
+    /// How often archiving has failed since the node has started.
+    pub failures: u64,
+    /// The last failure, if nothing has succeeded since.
+    pub failure: Option<String>,
+}
+
+impl From<&ArchiveStatus> for Archive {
+    fn from(archive: &ArchiveStatus) -> Self {
+        let ArchiveStatus { archived_index, boundary_index, lag, failures, failure } = archive.clone();
+        Self { archived_index, boundary_index, lag_seconds: lag.as_secs_f64(), failures, failure }
+    }
 }
 
 /// The leader, as rqlite shows it.
@@ -261,10 +299,8 @@ impl NodeStatus {
             raft_id: status.node.to_string(),
             member: status.members.iter().any(|member| member.id == status.node),
             leader: status.leader().map(|leader| leader.name.clone()),
-            archiver: status.archiver.map(|archiver| Archiver {
-                node: name_of(status, Some(archiver.node)).unwrap_or_else(|| archiver.node.to_string()),
-                token: archiver.token,
-            }),
+            archiver: Archiver::of(status),
+            archive: status.archive.as_ref().map(Archive::from),
             last_leader: name_of(status, status.standing.last_leader),
             leader_silent_ms: status.standing.leader_silent_for.map(millis),
             votes: status.standing.votes,
@@ -312,7 +348,17 @@ impl ClusterStatus {
             (status.is_some(), Answer { error, positions })
         });
         let leader = members.iter().find(|member| member.leader).map(|member| member.name.clone());
-        Self { leader, cluster: known.cluster.to_string(), epoch: known.applied.epoch.0, members }
+        let newest = reached().max_by_key(|status| status.applied);
+        let own = newest.and_then(|newest| newest.archiver);
+        let own = own.and_then(|archiver| reached().find(|status| status.node == archiver.node));
+        Self {
+            leader,
+            cluster: known.cluster.to_string(),
+            epoch: known.applied.epoch.0,
+            archiver: newest.and_then(Archiver::of),
+            archive: own.and_then(|own| own.archive.as_ref()).map(Archive::from),
+            members,
+        }
     }
 }
 
@@ -340,162 +386,4 @@ fn members<T>(
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::indexing_slicing, reason = "tests")]
-
-    use quorate::{
-        Position,
-        admin::{GroupStatus, MemberStatus, Standing},
-        types::{ClusterId, Epoch, GroupId, LogId},
-    };
-    use serde_json::{Value, json};
-
-    use super::*;
-
-    fn status() -> Status {
-        let members = [("c", 3), ("b", 2), ("a", 1)].map(|(name, id)| MemberStatus {
-            id: NodeId(id),
-            name: name.to_owned(),
-            addr: format!("{name}:1"),
-            voter: true,
-            silent_for: Duration::from_secs(if id == 3 { 60 } else { 0 }),
-            applied_index: 90,
-            format_level: 1,
-        });
-        Status {
-            cluster: ClusterId(0xc0ffee),
-            node: NodeId(1),
-            name: "a".to_owned(),
-            leader: Some(NodeId(2)),
-            archiver: None,
-            archive: None,
-            term: 4,
-            last_index: 101,
-            committed_index: 100,
-            applied: Position { epoch: Epoch(1), group: GroupId::MAIN, index: 90 },
-            durable_index: 80,
-            format_level: 1,
-            log_bytes: 1 << 20,
-            database_bytes: 4096,
-            members: members.into(),
-            blocked: None,
-            fault: None,
-            stopped: None,
-            groups: Vec::new(),
-            standing: Standing {
-                last_leader: Some(NodeId(2)),
-                leader_silent_for: Some(Duration::from_millis(80)),
-                joined: true,
-                votes: true,
-            },
-        }
-    }
-
-    #[test]
-    fn field_names_are_stable() {
-        let shown = serde_json::to_value(NodeStatus::of(&status(), Duration::from_secs(5))).unwrap_or_default();
-        let member = |id: u64, name: &str, leader, reachable, silent_ms| {
-            json!({
-                "name": name, "raft_id": format!("{id:016x}"), "addr": format!("{name}:1"), "voter": true,
-                "leader": leader, "reachable": reachable, "silent_ms": silent_ms, "applied": 90,
-                "format_level": 1,
-            })
-        };
-        let expected = json!({
-            "name": "a", "raft_id": "0000000000000001", "member": true, "leader": "b", "archiver": null,
-            "last_leader": "b",
-            "leader_silent_ms": 80, "votes": true, "voters": 3, "voters_reachable": 2,
-            "cluster": "00000000000000000000000000c0ffee", "epoch": 1, "term": 4,
-            "last": 101, "committed": 100, "applied": 90, "durable": 80, "lag": 10, "format_level": 1,
-            "log_bytes": 1 << 20, "database_bytes": 4096, "stopped": null, "groups": [],
-            "members": [
-                member(1, "a", false, true, 0), member(2, "b", true, true, 0), member(3, "c", false, false, 60_000),
-            ],
-            "store": { "leader": { "node_id": "b", "addr": "b:1" } },
-        });
-        assert_eq!(shown, expected);
-    }
-
-    /// The status of group 2, which node `a` leads.
-    fn group() -> GroupStatus {
-        GroupStatus {
-            leader: Some(NodeId(1)),
-            term: 7,
-            last: Some(LogId { term: 7, node: NodeId(1), index: 12 }),
-            committed: Some(LogId { term: 6, node: NodeId(3), index: 11 }),
-            applied: Position { epoch: Epoch(1), group: GroupId(2), index: 10 },
-            format_level: 3,
-            voters: vec![NodeId(2), NodeId(9)],
-            blocked: None,
-            stopped: None,
-        }
-    }
-
-    #[test]
-    fn groups_are_shown_by_themselves() {
-        let stuck = GroupStatus {
-            leader: None,
-            last: None,
-            committed: None,
-            applied: Position { group: GroupId(3), ..group().applied },
-            blocked: Some(admin::Blocked { index: 11, why: "why".to_owned() }),
-            stopped: Some("a reason".to_owned()),
-            ..group()
-        };
-        let status = Status { groups: vec![group(), stuck], ..status() };
-        let shown = serde_json::to_value(NodeStatus::of(&status, Duration::from_secs(5))).unwrap_or_default();
-        let expected = json!([
-            {
-                "group": 2, "leader": "a", "term": 7, "last": 12, "committed": 11, "applied": 10, "format_level": 3,
-                "voters": ["b", "0000000000000009"], "stopped": null,
-            },
-            {
-                "group": 3, "leader": null, "term": 7, "last": 0, "committed": 0, "applied": 10, "format_level": 3,
-                "voters": ["b", "0000000000000009"], "blocked": { "index": 11, "why": "why" }, "stopped": "a reason",
-            },
-        ]);
-        assert_eq!(shown["groups"], expected);
-        assert_eq!((&shown["term"], &shown["leader"]), (&json!(4), &json!("b")), "those of main");
-    }
-
-    #[test]
-    fn a_member_tells_its_own_positions_in_a_group() {
-        let answer = |node, index| {
-            let applied = Position { index, ..group().applied };
-            Status { node: NodeId(node), groups: vec![GroupStatus { applied, ..group() }], ..status() }
-        };
-        let answers = [("a:1".to_owned(), Ok(answer(1, 10))), ("b:1".to_owned(), Err("refused"))];
-        let shown = ClusterStatus::assemble(&answer(2, 3), &answers.into());
-        let applied = |member: &Member<Answer>| Some(member.told.positions.as_ref()?.groups.first()?.applied);
-        assert_eq!(shown.members.iter().map(applied).collect::<Vec<_>>(), [Some(10), None, None]);
-    }
-
-    #[test]
-    fn without_a_leader_there_is_no_leader_and_no_lag() {
-        let shown = NodeStatus::of(&Status { leader: None, ..status() }, Duration::from_secs(5));
-        assert_eq!((shown.leader, shown.last_leader, shown.positions.lag), (None, Some("b".to_owned()), None));
-    }
-
-    #[test]
-    fn an_archiver_that_left_is_shown_by_its_id() {
-        for (node, name) in [(2, "b"), (9, "0000000000000009")] {
-            let archiver = Some(quorate::types::Archiver { node: NodeId(node), token: 75 });
-            let shown = NodeStatus::of(&Status { archiver, ..status() }, Duration::from_secs(5));
-            assert_eq!(serde_json::to_value(shown.archiver).unwrap_or_default(), json!({ "node": name, "token": 75 }));
-        }
-    }
-
-    #[test]
-    fn the_leader_of_the_latest_term_counts() {
-        let old = Status { leader: Some(NodeId(1)), ..status() };
-        let new = Status { node: NodeId(2), term: 5, committed_index: 120, ..status() };
-        let dead = Err("connection refused");
-        let answers = [("a:1".to_owned(), Ok(old)), ("b:1".to_owned(), Ok(new)), ("c:1".to_owned(), dead)];
-        let shown = serde_json::to_value(ClusterStatus::assemble(&status(), &answers.into())).unwrap_or_default();
-        assert_eq!((&shown["leader"], &shown["members"][0]["leader"]), (&json!("b"), &json!(false)));
-        assert_eq!((&shown["members"][0]["lag"], &shown["members"][0]["error"]), (&json!(30), &Value::Null));
-        let dead = &shown["members"][2];
-        assert_eq!((&dead["reachable"], &dead["error"]), (&json!(false), &json!("connection refused")));
-        assert!(dead.get("applied").is_none());
-    }
-}
+mod tests;

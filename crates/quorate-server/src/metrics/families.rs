@@ -1,10 +1,10 @@
 //! All metrics: their names, one-line descriptions and sources. `docs/metrics.md` describes each in more detail.
 
-use quorate::metrics::{LoginMetrics, Metrics};
+use quorate::metrics::{ArchiveMetrics, LoginMetrics, Metrics};
 use quorate_backup::schedule::Seen;
 
 use super::parts::Parts;
-use super::{Family, Kind};
+use super::{Family, Kind, Value};
 
 /// The label of what there is only of the group `main`: its requests, and the database that it replicates.
 const MAIN: &[(&str, &str)] = &[("group", "main")];
@@ -14,7 +14,7 @@ const NANOS_PER_SECOND: f64 = 1e9;
 
 /// Returns all metrics of a node, and of its scheduled backups, if there are some.
 pub(crate) fn families(metrics: &Metrics, scheduled: Option<&Seen>) -> Vec<Family> {
-    let of_node = [process, members, database, log, connections];
+    let of_node = [process, members, database, log, connections, archive];
     let of_groups = [cluster, leaders, writes, stages, reads];
     let parts = Parts::of(metrics);
     let groups = of_groups.into_iter().flat_map(|group| group(metrics, &parts));
@@ -257,6 +257,39 @@ fn connections(metrics: &Metrics) -> Vec<Family> {
             "result",
             logins.map(|(result, count)| (result, count.get())),
         ),
+    ]
+}
+
+fn archive(metrics: &Metrics) -> Vec<Family> {
+    let ArchiveMetrics { create, replace, upload, read, list, delete, sent_bytes } = &metrics.archive;
+    let requests = [
+        ("create", create),
+        ("replace", replace),
+        ("upload", upload),
+        ("read", read),
+        ("list", list),
+        ("delete", delete),
+    ];
+    // What only the archiver knows is absent on the other nodes.
+    let own = metrics.status.archive.as_ref();
+    let of_archiver = |family: Family, value: Option<Value>| match value {
+        Some(value) => family.with(NONE, value),
+        None => family,
+    };
+    let archived = gauge("quorate_archive_archived_index", "The last index up to which everything is archived.");
+    let boundary = gauge("quorate_archive_boundary_index", "The last index in the last archived boundary.");
+    let lag = gauge("quorate_archive_lag_seconds", "For how long something has waited to be archived.");
+    let failures = counter("quorate_archive_failures_total", "Attempts to archive that failed.");
+    vec![
+        gauge("quorate_is_archiver", "1 if the node writes the archive.").with(NONE, own.is_some()),
+        of_archiver(archived, own.map(|archive| archive.archived_index.into())),
+        of_archiver(boundary, own.map(|archive| archive.boundary_index.into())),
+        of_archiver(lag, own.map(|archive| archive.lag.as_secs_f64().into())),
+        of_archiver(failures, own.map(|archive| archive.failures.into())),
+        counter("quorate_archive_requests_total", "Requests to the store of the archive, by what they ask for.")
+            .with_each(NONE, "verb", requests.map(|(verb, count)| (verb, count.get()))),
+        counter("quorate_archive_sent_bytes_total", "Bytes that were sent to the store of the archive.")
+            .with(NONE, sent_bytes.get()),
     ]
 }
 
