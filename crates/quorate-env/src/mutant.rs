@@ -128,25 +128,33 @@ pub enum Mutant {
     BoundaryBeforeCommit,
     /// The pages of a boundary are read without its read transaction, so checkpoints put later pages in their place.
     CheckpointBeforeCapture,
+    /// The manifest of an archive is replaced whatever version is there.
+    ManifestWithoutSwap,
+    /// A file of an archive whose name is taken counts as the archiver's own.
+    SlotTakenIsOurs,
+    /// After a request that failed, the next segment of an archive begins one entry too late.
+    EntryMissingBetween,
+    /// Tidying up deletes the snapshot that the states within the time that is kept build on.
+    ChainCutByRetention,
 }
 
 use Mutant::{
     AbsentVoterIgnored, AcknowledgedBeforeSync, AgeNotChecked, AheadByIndex, AppendNotAwaited, AppliedBeforeLogged,
-    AppliedIsRejected, BoundaryBeforeCommit, CheckpointBeforeCapture, CheckpointDuringHold, CheckpointWithoutSync,
-    DeferredKeysAtBatch, DryRunNotChecked, ExpiredIsFresh, ExpiredIsNotDone, ExtensionsOfProcess, FamilyNotHashed,
-    ForwardedIsNotDone, FoundedFromDamaged, GrowthPagesLeftOut, HaltForgotten, ImageNotReadAgain,
-    ImageOfPartialCheckpoint, ImagePositionOff, KeyForgotten, LeaderRestored, LearnerServes, LevelNotChecked,
-    LostIdentityReused, MigrationNotReadAgain, MoveNotAnnounced, OneIsBelieved, OutcomeNotKept, OutcomesNotCompared,
-    PipelineIsAtomic, PositionOfMain, PurgedBeforeDurable, ReadChecksIgnored, ReadDamageIgnored, ReadWithoutQuorum,
-    ReadersNotCounted, RejectedByMinority, RetryIsNew, SavepointIgnored, SeedCarriedOver, SegmentReusedEarly,
-    SessionsForgotten, SessionsOutsideTransaction, SnapshotNotKept, StaleFrameAccepted, StuckNotNoted,
-    SyncBelievedAgain, SyncErrorIgnored, TickReadsClock, TornFrameAccepted, TurnLost, UsersNotPublished,
-    VoteNotAwaited, WokenBeforeCommit,
+    AppliedIsRejected, BoundaryBeforeCommit, ChainCutByRetention, CheckpointBeforeCapture, CheckpointDuringHold,
+    CheckpointWithoutSync, DeferredKeysAtBatch, DryRunNotChecked, EntryMissingBetween, ExpiredIsFresh,
+    ExpiredIsNotDone, ExtensionsOfProcess, FamilyNotHashed, ForwardedIsNotDone, FoundedFromDamaged, GrowthPagesLeftOut,
+    HaltForgotten, ImageNotReadAgain, ImageOfPartialCheckpoint, ImagePositionOff, KeyForgotten, LeaderRestored,
+    LearnerServes, LevelNotChecked, LostIdentityReused, ManifestWithoutSwap, MigrationNotReadAgain, MoveNotAnnounced,
+    OneIsBelieved, OutcomeNotKept, OutcomesNotCompared, PipelineIsAtomic, PositionOfMain, PurgedBeforeDurable,
+    ReadChecksIgnored, ReadDamageIgnored, ReadWithoutQuorum, ReadersNotCounted, RejectedByMinority, RetryIsNew,
+    SavepointIgnored, SeedCarriedOver, SegmentReusedEarly, SessionsForgotten, SessionsOutsideTransaction,
+    SlotTakenIsOurs, SnapshotNotKept, StaleFrameAccepted, StuckNotNoted, SyncBelievedAgain, SyncErrorIgnored,
+    TickReadsClock, TornFrameAccepted, TurnLost, UsersNotPublished, VoteNotAwaited, WokenBeforeCommit,
 };
 
 impl Mutant {
     /// All mutants.
-    pub const ALL: [Self; 59] = [
+    pub const ALL: [Self; 63] = [
         AcknowledgedBeforeSync,
         SyncErrorIgnored,
         StaleFrameAccepted,
@@ -206,6 +214,10 @@ impl Mutant {
         GrowthPagesLeftOut,
         BoundaryBeforeCommit,
         CheckpointBeforeCapture,
+        ManifestWithoutSwap,
+        SlotTakenIsOurs,
+        EntryMissingBetween,
+        ChainCutByRetention,
     ];
 
     /// The mutant with this name, as [`std::fmt::Debug`] prints it.

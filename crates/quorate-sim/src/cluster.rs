@@ -19,6 +19,7 @@ use quorate_env_sim::{SimDisk, SimWorld};
 use quorate_model::limits::{BASE_LEVEL, FORMAT_LEVEL};
 use quorate_model::{GroupId, StateMachine as _, StoreFault};
 
+use crate::archive::SimArchive;
 use crate::coverage::Phase;
 use crate::damage;
 use crate::history::History;
@@ -27,6 +28,7 @@ use crate::vfs;
 use crate::watched::Watched;
 
 mod address;
+mod archived;
 mod beside;
 mod compare;
 mod found;
@@ -77,6 +79,7 @@ pub struct Cluster {
     beside: History,
     durability: Durability,
     keeps_disks: bool,
+    archive: Option<SimArchive>,
     lives: Arc<Mutex<Lives>>,
 }
 
@@ -88,7 +91,8 @@ impl Cluster {
         let tuning = Tuning::draw(world.rng());
         let (world, history, keeps_disks) = (world.clone(), history.clone(), world.rng().chance(0.3));
         let beside = history.beside("beside main: ");
-        Self { world, names, tuning, history, beside, durability, keeps_disks, lives: Arc::default() }
+        let (archive, lives) = Default::default();
+        Self { world, names, tuning, history, beside, durability, keeps_disks, archive, lives }
     }
 
     /// Returns the names of its nodes.
@@ -146,7 +150,8 @@ impl Cluster {
         let mut lives = self.lives();
         let count = lives.counts.entry(name).or_default();
         *count += 1;
-        let is_current = *count > 1 || self.names.last() != Some(&name);
+        let of_current = self.archive.as_ref().is_some_and(SimArchive::is_of_current);
+        let is_current = *count > 1 || of_current || self.names.last() != Some(&name);
         let who = format!("{name}.{count}");
         lives.now.insert(name, Life::new(who.clone(), slot));
         drop(lives);
@@ -182,7 +187,7 @@ impl Cluster {
         let open_items = self.open_items(name, &who, &inside, level);
         SimHooks {
             level: Some(level),
-            // No node has an archive. Who would write it is decided nevertheless.
+            // Who would write an archive is decided even if there is none.
             archives: true,
             groups: [(BESIDE, open_items)].into(),
             log_segment_bytes: Some(SEGMENT_BYTES),
@@ -421,6 +426,7 @@ impl Cluster {
     /// Checks the leaders and identities of all nodes, and whether a node has stopped or has a fault without a reason.
     pub fn look(&self) {
         self.see_outsiders();
+        self.archive.iter().for_each(SimArchive::look);
         for name in self.names {
             let Some(node) = self.node(name) else { continue };
             let losses = self.lives().losses.get(name).copied().unwrap_or_default();
@@ -429,6 +435,7 @@ impl Cluster {
             let status = node.status();
             self.history.cluster(&who, status.cluster);
             self.history.identity(name, losses, status.node);
+            self.archive.iter().for_each(|archive| archive.told(&status));
             if node.is_leader() {
                 self.history.leads(&who, status.term, status.node);
                 self.history.leader_holds(&who, status.term, status.last_index);
@@ -465,7 +472,7 @@ impl Cluster {
 
     fn config(&self, name: &str, extensions: Extensions) -> Config {
         let caches = SqlOptions::default().with_reader_cache_bytes(CACHE_BYTES).with_writer_cache_bytes(CACHE_BYTES);
-        Config::single(DATA_DIR)
+        let mut config = Config::single(DATA_DIR)
             .with_name(name)
             .with_durability(self.durability)
             .with_extensions(extensions)
@@ -473,7 +480,9 @@ impl Cluster {
             .with_secret(Self::secret())
             .with_timing(Timing { silence: SILENCE, ..Timing::default() })
             .with_keep_log_bytes(self.tuning.keep_log_bytes)
-            .with_sql(caches.with_readers(4))
+            .with_sql(caches.with_readers(4));
+        config.archive = self.archive.as_ref().map(|archive| archive.config(name));
+        config
     }
 
     fn node(&self, name: &'static str) -> Option<Arc<Node>> {

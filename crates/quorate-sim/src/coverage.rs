@@ -83,7 +83,7 @@ pub struct Coverage {
 }
 
 /// What a run of many seeds must have met in addition to faults.
-const HAPPENINGS: [&str; 40] = [
+const HAPPENINGS: [&str; 44] = [
     WORK_RIGHT,
     WORK_WRONG,
     TRANSACTION,
@@ -124,6 +124,10 @@ const HAPPENINGS: [&str; 40] = [
     ITEM_WAITED,
     TURN_PASSED,
     LED_APART,
+    RESTORED,
+    ARCHIVER_CHANGED,
+    GENERATION,
+    ARCHIVE_MERGED,
 ];
 
 /// Statements that some nodes could not apply: those that took effect, and those that the cluster rejected.
@@ -214,6 +218,13 @@ pub const TURN_PASSED: &str = "turn that went on to the next waiter";
 
 /// Steps of clients while different nodes led the two groups.
 pub const LED_APART: &str = "groups led by different nodes";
+
+/// States that were restored from an archive, changes of the archiver, generations of an archive after the first, and
+/// snapshots that an archiver made by merging files.
+pub const RESTORED: &str = "state restored from an archive";
+pub const ARCHIVER_CHANGED: &str = "archive that another one continued";
+pub const GENERATION: &str = "generation of an archive after another";
+pub const ARCHIVE_MERGED: &str = "snapshot made by merging";
 
 impl Coverage {
     /// Counts a fault that strikes a node which is in these phases.

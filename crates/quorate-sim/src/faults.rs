@@ -149,6 +149,7 @@ impl Faults {
 
     /// Injects one or two faults, lets them last for a while, and then ends all faults.
     pub async fn round(&mut self) {
+        self.cluster.archive().into_iter().for_each(|archive| archive.storm(true));
         for _ in 0..=self.rng.below(2) {
             let fault = self.draw();
             let number = self.cluster.history().next_fault();
@@ -176,6 +177,7 @@ impl Faults {
     /// Ends all faults and starts every node that is down.
     pub async fn mend(&mut self) {
         let world = self.cluster.world().clone();
+        self.cluster.archive().into_iter().for_each(|archive| archive.storm(false));
         world.net().heal_all();
         self.cluster.spare();
         world.net().set_latency(Latency::default());

@@ -323,6 +323,11 @@ impl History {
         }
     }
 
+    /// Returns the indexes at which a state is known.
+    pub fn sampled(&self) -> Vec<u64> {
+        self.known().states.keys().copied().collect()
+    }
+
     /// Records that a node's store has applied entries.
     pub fn applied(&self, who: &str, entries: &[GivenEntry], outcomes: &[Option<Outcome>]) {
         for (given, outcome) in entries.iter().zip(outcomes) {

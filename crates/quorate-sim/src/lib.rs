@@ -27,6 +27,7 @@
 
 #![deny(unsafe_code)]
 
+mod archive;
 mod atlas;
 mod cluster;
 mod coverage;

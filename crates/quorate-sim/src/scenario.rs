@@ -11,6 +11,7 @@ use quorate_env_sim::SimWorld;
 use quorate_model::GroupId;
 use quorate_model::limits::FORMAT_LEVEL;
 
+use crate::archive::SimArchive;
 use crate::cluster::{BESIDE, Cluster, End, SEGMENT_BYTES};
 use crate::coverage::{Coverage, DAMAGE_READ, EXPIRED, EXPIRED_RETRY, HEALED, WORK_RIGHT, WORK_WRONG};
 use crate::faults::{Crashes, Faults};
@@ -169,7 +170,7 @@ pub fn run_without(seed: u64, plan: &Plan, skipped: &BTreeSet<u32>) -> Result<Re
 
 /// Returns `None` if the run could not continue; the history says why.
 async fn live(world: &SimWorld, history: &History, plan: &Plan, skipped: &BTreeSet<u32>) -> Option<Report> {
-    let cluster = Cluster::new(world, history, plan.durability);
+    let cluster = Cluster::new(world, history, plan.durability).archived(plan.calm);
     let ledger = Ledger::default();
     let mut faults = Faults::new(&cluster, skipped.clone(), plan);
     create(&cluster).await?;
@@ -177,6 +178,7 @@ async fn live(world: &SimWorld, history: &History, plan: &Plan, skipped: &BTreeS
     let demands = if skipped.is_empty() { *plan } else { Plan { crashes: 0, writes: 0, ..*plan } };
     run_faults(&cluster, &ledger, &mut faults, &demands).await?;
     faults.mend().await;
+    cluster.archive().into_iter().for_each(SimArchive::calm);
     let mended = Instant::now();
     serves(&cluster).await?;
     let settled = mended.elapsed();
@@ -184,6 +186,7 @@ async fn live(world: &SimWorld, history: &History, plan: &Plan, skipped: &BTreeS
     compare(&cluster, &ledger).await?;
     logs(&cluster).await;
     rest(&cluster, &ledger).await?;
+    cluster.end_archive().await;
     all_damaged(&cluster).await;
     Some(Report {
         seed: world.seed(),
@@ -191,7 +194,7 @@ async fn live(world: &SimWorld, history: &History, plan: &Plan, skipped: &BTreeS
         nodes: cluster.names().len(),
         crashes: faults.crashes(),
         partitions: faults.partitions(),
-        coverage: met(&faults, &ledger, history),
+        coverage: met(&faults, &ledger, &cluster),
         counts: ledger.counts(),
         installs: history.installs(),
         last_index: history.last_index(),
@@ -203,7 +206,8 @@ async fn live(world: &SimWorld, history: &History, plan: &Plan, skipped: &BTreeS
 }
 
 /// Returns which faults struck, and everything else that a run of many seeds must have met.
-fn met(faults: &Faults, ledger: &Ledger, history: &History) -> Coverage {
+fn met(faults: &Faults, ledger: &Ledger, cluster: &Cluster) -> Coverage {
+    let history = cluster.history();
     let ((right, wrong), (expired, expired_retries)) = (history.prefetched(), history.expired());
     let seen = [
         (WORK_RIGHT, right),
@@ -213,7 +217,8 @@ fn met(faults: &Faults, ledger: &Ledger, history: &History) -> Coverage {
         (EXPIRED, expired),
         (EXPIRED_RETRY, expired_retries),
     ];
-    let all = seen.into_iter().chain(ledger.happenings());
+    let archived = cluster.archive().into_iter().flat_map(SimArchive::happenings);
+    let all = seen.into_iter().chain(ledger.happenings()).chain(archived);
     all.fold(faults.coverage().clone(), |coverage, (what, count)| coverage.with(what, count))
 }
 
@@ -251,6 +256,9 @@ async fn run_faults(cluster: &Cluster, ledger: &Ledger, faults: &mut Faults, pla
             return None;
         }
         faults.round().await;
+        if cluster.archive().is_some_and(SimArchive::is_due) {
+            cluster.reviving(cluster.examine_archive()).await;
+        }
         if begun.elapsed() > plan.time * OPERATOR_COMES && faults.crashes().wipe > 0 {
             cluster.decide().await;
         }

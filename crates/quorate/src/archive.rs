@@ -15,6 +15,8 @@ pub(crate) mod metrics;
 pub(crate) mod record;
 
 pub use fetch::{FetchError, FetchOptions, Fetched, fetch, only_cluster};
+#[doc(hidden)]
+pub use quorate_archive::Tidying;
 pub use quorate_archive::restore::{Plan, Target, TellProgress, clusters, manifest};
 pub use quorate_archive::{ArchiveError, File, Generation, Manifest, Objects, objects};
 
@@ -37,12 +39,21 @@ pub struct Archive {
     pub boundary: Duration,
     /// How long states of the database can be restored; `None` for ever.
     pub keep: Option<Duration>,
+    /// How the archive is kept tidy. For simulations.
+    #[doc(hidden)]
+    pub tidying: Tidying,
 }
 
 impl Archive {
     /// Returns an archive in a store, which keeps everything for ever.
     pub fn new(objects: Arc<dyn Objects>) -> Self {
-        Self { objects, interval: INTERVAL_DEFAULT, boundary: BOUNDARY_DEFAULT, keep: None }
+        Self {
+            objects,
+            interval: INTERVAL_DEFAULT,
+            boundary: BOUNDARY_DEFAULT,
+            keep: None,
+            tidying: Tidying::default(),
+        }
     }
 
     /// Sets how often entries are archived.
@@ -69,7 +80,7 @@ impl Archive {
 
 impl fmt::Debug for Archive {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { objects, interval, boundary, keep } = self;
+        let Self { objects, interval, boundary, keep, .. } = self;
         let mut archive = f.debug_struct("Archive");
         archive.field("objects", objects).field("interval", interval).field("boundary", boundary).field("keep", keep);
         archive.finish()
@@ -78,8 +89,9 @@ impl fmt::Debug for Archive {
 
 impl PartialEq for Archive {
     fn eq(&self, other: &Self) -> bool {
-        let Self { objects, interval, boundary, keep } = self;
+        let Self { objects, interval, boundary, keep, tidying } = self;
         let is_same_store = Arc::ptr_eq(objects, &other.objects);
-        is_same_store && (*interval, *boundary, *keep) == (other.interval, other.boundary, other.keep)
+        let of_other = (other.interval, other.boundary, other.keep, other.tidying);
+        is_same_store && (*interval, *boundary, *keep, *tidying) == of_other
     }
 }

@@ -12,6 +12,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use quorate_env::mutant::Mutant;
+
 use super::{Archiver, Identity};
 use crate::entries::Segment;
 use crate::error::ArchiveError;
@@ -19,24 +21,43 @@ use crate::keys::parse_segment;
 use crate::ltx::Level;
 use crate::manifest::{File, Generation, Manifest};
 
-/// How many files of the levels 0, 1 and 2 are merged into one of the next: with a boundary each 30 s, a file of level
-/// 1 covers 5 minutes, one of level 2 an hour, and one of level 3 a day.
-const FAN: [usize; 3] = [10, 12, 24];
-
 /// The bytes of files that are merged, even if they are few.
 const MERGE_BYTES: u64 = 64 << 20;
 
-/// For how long a merged file stays: a reader may be using it, and stock Litestream's reader wants the files of the
-/// level 0 for 5 minutes.
-const LINGER: Duration = Duration::from_secs(600);
-
-/// How old the last snapshot is when the next one is made.
-const SNAPSHOT_EVERY: Duration = Duration::from_secs(24 * 3600);
-
-/// How many files follow the last table of checksums, or how many bytes for each byte of the table, before the next one
-/// is stored. Who takes over reads these files.
-const SUMS_FILES: usize = 60;
+/// How many bytes of files for each byte of the table of checksums follow it before the next one is stored. Who takes
+/// over reads these files.
 const SUMS_RATIO: u64 = 4;
+
+/// How often what is done to keep an archive tidy. Only a simulation, in which time is short, changes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tidying {
+    /// How often the archive is tidied up, while it grows.
+    pub every: Duration,
+    /// For how long a merged file stays.
+    pub linger: Duration,
+    /// How old the last snapshot is when the next one is made.
+    pub snapshot_every: Duration,
+    /// How many files of the levels 0, 1 and 2 are merged into one of the next.
+    pub fan: [usize; 3],
+    /// How many files follow the last table of checksums before the next one is stored.
+    pub sums_files: usize,
+}
+
+impl Default for Tidying {
+    fn default() -> Self {
+        Self {
+            every: Duration::from_secs(300),
+            // A reader may be using the file, and stock Litestream's reader wants the files of the level 0 for 5
+            // minutes.
+            linger: Duration::from_secs(600),
+            snapshot_every: Duration::from_secs(24 * 3600),
+            // With a boundary each 30 s, a file of level 1 covers 5 minutes, one of level 2 an hour, and one of level 3
+            // a day.
+            fan: [10, 12, 24],
+            sums_files: 60,
+        }
+    }
+}
 
 impl Archiver {
     /// Tidies up. States of the database that are older than `keep` at the time `now` (in milliseconds since 1970) are
@@ -55,7 +76,7 @@ impl Archiver {
         self.renew_sums(&mut generation).await?;
         let before = self.manifest.clone();
         let tidied = Manifest { generations: with_current(&before, generation), ..before.clone() };
-        let after = retained(tidied.clone(), now, keep);
+        let after = retained(tidied.clone(), now, keep, self.tidying.linger);
         self.replace_manifest(after.clone()).await?;
         if let Some(chain) = &mut self.chain {
             chain.unlisted.clear();
@@ -81,7 +102,7 @@ impl Archiver {
 
     /// Merges files of each level that are many, and not in a file of a higher level yet.
     async fn merge_levels(&mut self, generation: &mut Generation) -> Result<(), ArchiveError> {
-        for (level, fan) in (0_u8..).zip(FAN) {
+        for (level, fan) in (0_u8..).zip(self.tidying.fan) {
             let covered = covered(&generation.files, level);
             let is_open = |file: &&File| file.level == level && file.max > covered;
             let mut inputs: Vec<_> = generation.files.iter().filter(is_open).cloned().collect();
@@ -100,7 +121,7 @@ impl Archiver {
         let is_merged = |file: &File| file.level > 0;
         let Some(chain) = Generation::chain(&generation.files, is_merged) else { return Ok(()) };
         let inputs: Vec<_> = chain.into_iter().cloned().collect();
-        let is_due = inputs.first().is_some_and(|snapshot| age(snapshot, now) >= SNAPSHOT_EVERY);
+        let is_due = inputs.first().is_some_and(|snapshot| age(snapshot, now) >= self.tidying.snapshot_every);
         if is_due && inputs.len() > 1 {
             let snapshot = self.merge(generation.number, &inputs, Level::SNAPSHOTS.number()).await?;
             generation.files.push(snapshot);
@@ -116,7 +137,7 @@ impl Archiver {
             (files.saturating_add(1), bytes.saturating_add(file.length))
         });
         let table = u64::from(chain.sums.pages()).saturating_mul(8);
-        if files >= SUMS_FILES || bytes >= table.saturating_mul(SUMS_RATIO).max(MERGE_BYTES / 8) {
+        if files >= self.tidying.sums_files || bytes >= table.saturating_mul(SUMS_RATIO).max(MERGE_BYTES / 8) {
             self.put_sums(generation.number, chain.last, &chain.sums).await?;
             (generation.sums, generation.sums_index) = (chain.last, chain.index);
         }
@@ -187,7 +208,7 @@ fn age(file: &File, now: i64) -> Duration {
 }
 
 /// Takes out of a manifest what is not needed to restore the states of the last `keep`.
-fn retained(mut manifest: Manifest, now: i64, keep: Option<Duration>) -> Manifest {
+fn retained(mut manifest: Manifest, now: i64, keep: Option<Duration>, linger: Duration) -> Manifest {
     for generation in &mut manifest.generations {
         let files = std::mem::take(&mut generation.files);
         // Who takes over reads the files of level 0 after the table of checksums.
@@ -195,12 +216,13 @@ fn retained(mut manifest: Manifest, now: i64, keep: Option<Duration>) -> Manifes
         let is_used = |file: &File| file.level == 0 && file.max > sums;
         let is_merged = |file: &File| {
             let is_covered = file.level < Level::SNAPSHOTS.number() && file.max <= covered(&files, file.level);
-            is_covered && !is_used(file) && age(file, now) >= LINGER
+            is_covered && !is_used(file) && age(file, now) >= linger
         };
         let is_snapshot = |file: &&File| file.min == 1;
         let is_old = |file: &&File| keep.is_some_and(|keep| age(file, now) >= keep);
         let base = files.iter().filter(is_snapshot).filter(is_old).map(|file| file.max).max().unwrap_or(0);
-        let is_after = |file: &File| file.max > base || (file.min == 1 && file.max == base);
+        let keeps_base = !Mutant::ChainCutByRetention.is_on();
+        let is_after = |file: &File| file.max > base || (file.min == 1 && file.max == base && keeps_base);
         let is_needed = |file: &File| is_used(file) || (!is_merged(file) && is_after(file));
         let kept = files.iter().filter(|file| is_needed(file)).cloned().collect();
         generation.files = kept;

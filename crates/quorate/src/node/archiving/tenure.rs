@@ -7,6 +7,7 @@ use std::time::Duration;
 use quorate_archive::entries::SEGMENT_BYTES;
 use quorate_archive::{ArchiveError, Archiver, Changed, End, PageSource, Put};
 use quorate_consensus::{EntriesError, Group};
+use quorate_env::mutant::Mutant;
 use quorate_env::{Env, Instant, sleep_until, timeout_at};
 use quorate_model::{Applied, StoreFault};
 use quorate_sql::capture::{self, Boundary, Capture};
@@ -19,9 +20,6 @@ use crate::archive::{Archive, record};
 /// The bytes of entries after which a boundary is taken, however long ago the last one was: a restore has to apply
 /// them.
 const BOUNDARY_BYTES: usize = 16 << 20;
-
-/// How often the archive is tidied up, while it grows.
-const TIDY_EVERY: Duration = Duration::from_secs(300);
 
 /// The nanoseconds of a millisecond.
 const NANOS_PER_MILLI: u64 = 1_000_000;
@@ -75,6 +73,7 @@ pub(super) struct Tenure {
 impl Tenure {
     /// Finds out where the archive ends, so that this node can go on from there.
     pub(super) async fn begin(duty: &Duty, mut archiver: Archiver, group: Group) -> Result<Self, Failed> {
+        archiver.set_tidying(duty.archive.tidying);
         let end = archiver.end().await?;
         let capture = capture(&duty.env, &duty.store).await?;
         let now = Instant::now();
@@ -94,7 +93,7 @@ impl Tenure {
             bytes: 0,
             entries_at: now,
             boundary_at: now.checked_add(duty.archive.boundary).unwrap_or(now),
-            tidy_at: now.checked_add(TIDY_EVERY).unwrap_or(now),
+            tidy_at: now.checked_add(duty.archive.tidying.every).unwrap_or(now),
             is_tidy: false,
         };
         if end.is_none() {
@@ -194,7 +193,11 @@ impl Tenure {
             let first = entries.first().map_or(self.next, |entry| entry.log_id.index);
             let records: Vec<_> = entries.iter().map(record::encode).collect();
             let bytes = records.iter().map(bytes::Bytes::len).fold(0, usize::saturating_add);
-            self.archiver.put_entries(first, records).await?;
+            let put = self.archiver.put_entries(first, records).await;
+            if put.is_err() && Mutant::EntryMissingBetween.is_on() {
+                self.next = self.next.saturating_add(1);
+            }
+            put?;
             self.bytes = self.bytes.saturating_add(bytes);
             self.is_archived_to(last);
             self.later();
@@ -235,7 +238,7 @@ impl Tenure {
         self.group.keep_from(Some(self.next));
         if self.is_tidy {
             let now = Instant::now();
-            self.tidy_at = now.checked_add(TIDY_EVERY).unwrap_or(now);
+            self.tidy_at = now.checked_add(self.archive.tidying.every).unwrap_or(now);
             self.is_tidy = false;
         }
         self.tell();
