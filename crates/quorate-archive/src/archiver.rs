@@ -166,16 +166,16 @@ impl Archiver {
     /// Returns the number of the last archived entry up to which there is no gap from `from` on; `None` if `from`
     /// itself is not archived.
     pub async fn archived(&self, from: u64) -> Result<Option<u64>, ArchiveError> {
+        let next = next_after(&self.segments().await?, from);
+        Ok((next > from).then(|| next.saturating_sub(1)))
+    }
+
+    /// Returns the first and the last entry of each segment, sorted.
+    async fn segments(&self) -> Result<Vec<(u64, u64)>, ArchiveError> {
         let listed = self.objects.list(&self.keys.segments(self.identity.epoch)).await?;
         let mut segments: Vec<_> = listed.iter().filter_map(|object| parse_segment(&object.key)).collect();
         segments.sort_unstable();
-        let mut next = from;
-        for (first, last) in segments {
-            if first <= next && next <= last {
-                next = last.saturating_add(1);
-            }
-        }
-        Ok((next > from).then(|| next.saturating_sub(1)))
+        Ok(segments)
     }
 
     /// Stores consecutive entries, from number `first` on, and returns the number of the last. Those of them that are
@@ -396,6 +396,14 @@ async fn probe(
     let next = objects.replace(key, manifest.encode(), &version).await?.ok_or(ArchiveError::Changed)?;
     let is_replaced = objects.replace(key, manifest.encode(), &version).await?.is_some();
     if is_created || is_replaced { Err(ArchiveError::Unfit) } else { Ok(next) }
+}
+
+/// Returns the first entry from `from` on that no segment has.
+fn next_after(segments: &[(u64, u64)], from: u64) -> u64 {
+    segments.iter().fold(from, |next, (first, last)| match *first <= next && next <= *last {
+        true => last.saturating_add(1),
+        false => next,
+    })
 }
 
 /// Reads the manifest of a cluster's archive.

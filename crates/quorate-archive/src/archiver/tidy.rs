@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use quorate_env::mutant::Mutant;
 
-use super::{Archiver, Identity};
+use super::{Archiver, Identity, next_after};
 use crate::entries::Segment;
 use crate::error::ArchiveError;
 use crate::keys::parse_segment;
@@ -109,8 +109,12 @@ impl Archiver {
             inputs.sort_by_key(|file| file.max);
             let bytes = inputs.iter().map(|file| file.length).fold(0, u64::saturating_add);
             if inputs.len() >= fan || (inputs.len() > 1 && bytes >= MERGE_BYTES) {
-                let merged = self.merge(generation.number, &inputs, level.saturating_add(1)).await?;
-                generation.files.push(merged);
+                let before = generation.files.iter().filter(|file| file.max <= covered).map(|file| file.index);
+                let segments = self.segments().await?;
+                for run in runs(inputs, before.max().unwrap_or(0), &segments) {
+                    let merged = self.merge(generation.number, &run, level.saturating_add(1)).await?;
+                    generation.files.push(merged);
+                }
             }
         }
         Ok(())
@@ -193,6 +197,25 @@ fn with_current(manifest: &Manifest, current: Generation) -> Vec<Generation> {
     generations.pop();
     generations.push(current);
     generations
+}
+
+/// Divides files into those that are merged into one. A file ends such a run if an entry before it, and after the file
+/// before, is not archived: the entries that follow can only be applied to the state after that file. `before` is the
+/// last entry before all of them.
+fn runs(files: Vec<File>, mut before: u64, segments: &[(u64, u64)]) -> Vec<Vec<File>> {
+    let mut runs = vec![Vec::new()];
+    for file in files {
+        let is_after_gap = next_after(segments, before.saturating_add(1)) <= file.index;
+        before = file.index;
+        if let Some(run) = runs.last_mut() {
+            run.push(file);
+        }
+        if is_after_gap {
+            runs.push(Vec::new());
+        }
+    }
+    runs.retain(|run| !run.is_empty());
+    runs
 }
 
 /// Returns the last transaction of a level that files of higher levels hold. Snapshots don't count: with one, the

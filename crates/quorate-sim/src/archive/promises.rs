@@ -62,6 +62,13 @@ impl Promises {
         ranges.filter(|(from, to)| from < to)
     }
 
+    /// Returns a text that says which promise includes an entry.
+    pub fn about(&self, index: u64) -> String {
+        let of = self.ranges.iter().filter(|(boundary, last)| **boundary <= index && index <= **last);
+        let told = of.map(|(boundary, last)| format!("{last} with a boundary at {boundary}"));
+        format!("told as archived: {}", told.collect::<Vec<_>>().join(", "))
+    }
+
     /// Checks that the archive has all entries after a boundary that it should have. `keys` are those of the store, and
     /// `begin` is the last entry in the first state that it keeps.
     pub fn check<'a>(&self, keys: impl Iterator<Item = &'a String>, begin: u64) -> Result<(), String> {

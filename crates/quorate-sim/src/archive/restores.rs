@@ -60,7 +60,8 @@ impl SimArchive {
             return Err(format!("entry {last} was told as archived, and the last that can be restored is {latest}"));
         }
         for index in self.indexes(&manifest, &promises, begin.index) {
-            self.restore_entry(&restorer, &objects, index).await?;
+            let done = self.restore_entry(&restorer, &objects, index).await;
+            done.map_err(|what| format!("{what}; {}; {}", promises.about(index), about(&manifest)))?;
         }
         let former = manifest.generations.len().saturating_sub(1);
         for at in some_of(&self.0.rng, former, ENDS) {
@@ -163,6 +164,15 @@ async fn read(objects: &Arc<dyn Objects>) -> Result<Option<(u128, Manifest)>, St
     };
     let found = manifest(&**objects, cluster).await.map_err(|error| error.to_string())?;
     Ok(found.map(|manifest| (cluster, manifest)))
+}
+
+/// Returns which boundaries a manifest lists.
+fn about(manifest: &Manifest) -> String {
+    let of = |generation: &Generation| {
+        let files = generation.files.iter().map(|file| format!("{}-{} with {}", file.min, file.max, file.index));
+        format!("generation {}: {}", generation.number, files.collect::<Vec<_>>().join(", "))
+    };
+    manifest.generations.iter().map(of).collect::<Vec<_>>().join("; ")
 }
 
 /// Judges an archive without any state.
