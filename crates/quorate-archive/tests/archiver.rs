@@ -11,7 +11,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use quorate_archive::objects::{Answer, Folders, Listed, Memory, Object, Trouble, Upload, Verb, Version};
 use quorate_archive::restore::{Plan, Target};
-use quorate_archive::{ArchiveError, Archiver, Changed, Identity, Objects, PageSource, Put};
+use quorate_archive::{ArchiveError, Archiver, Changed, Identity, Objects, PageSource, Put, Tidying};
 use quorate_env::disk::OpenMode;
 use quorate_env::{Env, Rng};
 
@@ -369,6 +369,39 @@ proptest! {
     fn failed_and_unanswered_requests_damage_nothing(steps in steps(), troubles in (any::<u64>(), 1_u64..20)) {
         run(&steps, Some(troubles));
     }
+}
+
+/// Entries that no node has any more leave a gap before a boundary, and those after it can be applied to nothing else.
+#[test]
+fn the_boundary_after_a_gap_stays_when_files_are_merged() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(async {
+        let (env, memory, node) = (Env::real(), Memory::new(), Node::new(1));
+        let mut history = History::new();
+        let identity = Identity { cluster: CLUSTER, epoch: EPOCH, node: 1, token: 1 };
+        let mut archiver = Archiver::take(&env, Arc::new(memory.clone()), identity).await.unwrap();
+        archiver.set_tidying(Tidying { linger: Duration::ZERO, sums_files: 1, ..Tidying::default() });
+        archiver.put_pages(node.boundary(&history, 0)).await.unwrap();
+        for index in 1..=30_u64 {
+            history.push(&Change { pages: 4, writes: vec![(2, 2)] });
+            if index != 4 {
+                archiver.put_entries(index, vec![history.entries[index as usize].clone()]).await.unwrap();
+            }
+            if index % 2 == 1 {
+                archiver.put_pages(node.boundary(&history, index)).await.unwrap();
+            }
+        }
+        // The second time removes the files of which the first has stored the checksums.
+        archiver.tidy(0, None).await.unwrap();
+        archiver.put_pages(node.boundary(&history, 30)).await.unwrap();
+        archiver.tidy(0, None).await.unwrap();
+        let objects: Arc<dyn Objects> = Arc::new(memory);
+        for index in (0..=30).filter(|index| *index != 4) {
+            let (found, state) = restore(&env, &objects, Target::Entry(index)).await.unwrap();
+            assert_eq!(found, index);
+            assert_eq!(logical(&state), logical(&history.states[index as usize]), "entry {index}");
+        }
+    });
 }
 
 #[test]

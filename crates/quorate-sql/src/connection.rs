@@ -104,7 +104,7 @@ pub fn open_checkpointer(generation: &Arc<Generation>) -> Result<Attached, OpenE
 
 /// Opens a database that belongs to no store, with only those of a store's settings on which outcomes depend; for
 /// [`plain`](crate::plain).
-pub(crate) fn open_plain(vfs: &str, path: &Path) -> Result<Connection, OpenError> {
+pub fn open_plain(vfs: &str, path: &Path) -> Result<Connection, OpenError> {
     let open = || {
         let conn = Connection::open_with_flags_and_vfs(path, OpenFlags::default(), vfs)?;
         conn.execute_batch("PRAGMA foreign_keys = ON; PRAGMA synchronous = OFF")?;

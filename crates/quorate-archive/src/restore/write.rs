@@ -22,6 +22,8 @@ struct Target {
     file: Arc<dyn File>,
     /// The checksums of its pages, once the first file says how long they are.
     sums: Option<Sums>,
+    /// The last transaction in it.
+    last: u64,
 }
 
 impl Plan {
@@ -39,7 +41,7 @@ impl Plan {
         file: Arc<dyn File>,
         progress: Option<TellProgress>,
     ) -> Result<PageSize, ArchiveError> {
-        let mut target = Target { file, sums: None };
+        let mut target = Target { file, sums: None, last: 0 };
         let mut read = 0_u64;
         for (key, described) in &self.files {
             let (reading, reader) = Reading::open(env, objects, key, Some(described.length)).await?;
@@ -92,7 +94,10 @@ impl Target {
         if sums.page_size() != header.page_size {
             return Err(ArchiveError::damaged(key, "its pages have another size than those before"));
         }
-        if Note::decode(&header.note).is_some_and(|note| note.before != sums.database()) {
+        // A merged file may begin before the snapshot ends to which it is applied. Then the checksum after it must do.
+        let is_next = header.txids.min() == self.last.saturating_add(1);
+        self.last = header.txids.max();
+        if is_next && Note::decode(&header.note).is_some_and(|note| note.before != sums.database()) {
             return Err(ArchiveError::damaged(key, "it was made of another database than the files before give"));
         }
         sums.resize(header.commit.get());

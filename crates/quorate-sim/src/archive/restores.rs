@@ -8,9 +8,8 @@ use std::sync::Arc;
 use quorate::archive::{FetchOptions, Fetched, Generation, Manifest, Objects, Target, clusters, fetch, manifest};
 use quorate_env::{Env, Rng, lock};
 use quorate_env_sim::SimWorld;
-use quorate_sql::logical_hash;
 use quorate_sql::records::applied_row;
-use rusqlite::{Connection, OpenFlags};
+use quorate_sql::{connection, logical_hash};
 
 use super::promises::Promises;
 use super::{Inner, MANIFEST, SimArchive, copied, some_of};
@@ -145,7 +144,7 @@ impl Restorer {
     /// Reads the hashes of a database.
     fn state(&self, path: &Path) -> Result<State, String> {
         let vfs = self.vfs.as_deref().ok_or("the disk has no VFS")?;
-        let conn = Connection::open_with_flags_and_vfs(path, OpenFlags::SQLITE_OPEN_READ_ONLY, vfs);
+        let conn = connection::open_plain(vfs, path);
         let conn = conn.map_err(|error| error.to_string())?;
         let row = applied_row::read(&conn).map_err(|error| error.to_string())?.ok_or("it has no applied row")?;
         let user = logical_hash::user(&conn).map_err(|error| error.to_string())?;
