@@ -1,5 +1,11 @@
 //! A directory is a store for archives as good as the one in memory: both keep the same promises.
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "tests stop at the first surprise"
+)]
 
 use std::sync::Arc;
 
