@@ -371,6 +371,34 @@ proptest! {
     }
 }
 
+/// The manifest is stored, but the archiver does not hear of it, and tidies up again.
+#[test]
+fn a_manifest_that_was_not_answered_lists_no_file_twice() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(async {
+        let (env, memory, node) = (Env::real(), Memory::new(), Node::new(1));
+        let mut history = History::new();
+        let identity = Identity { cluster: CLUSTER, epoch: EPOCH, node: 1, token: 1 };
+        let mut archiver = Archiver::take(&env, Arc::new(memory.clone()), identity).await.unwrap();
+        for index in 0..12 {
+            archiver.put_pages(node.boundary(&history, index)).await.unwrap();
+            history.push(&Change { pages: 4, writes: vec![(2, 2)] });
+            let is_unanswered =
+                move |verb, _: &str| Trouble { is_unanswered: verb == Verb::Replace, ..Trouble::default() };
+            memory.set_troubles(is_unanswered);
+            assert!(index == 0 || archiver.tidy(0, None).await.is_err());
+            memory.end_troubles();
+            // The first time finds out that the manifest is another one.
+            let _ = archiver.tidy(0, None).await;
+            archiver.tidy(0, None).await.unwrap();
+        }
+        let manifest = archiver.manifest();
+        let files = &manifest.generations[0].files;
+        let names: std::collections::BTreeSet<_> = files.iter().map(|file| (file.level, file.min, file.max)).collect();
+        assert_eq!(names.len(), files.len(), "{files:?}");
+    });
+}
+
 /// Entries that no node has any more leave a gap before a boundary, and those after it can be applied to nothing else.
 #[test]
 fn the_boundary_after_a_gap_stays_when_files_are_merged() {

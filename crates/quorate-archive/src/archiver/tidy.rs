@@ -70,7 +70,9 @@ impl Archiver {
             return Ok(());
         };
         let mut generation = current.clone();
-        generation.files.extend(chain.unlisted.iter().cloned());
+        // A manifest that was stored without an answer may list some of them already.
+        let listed = |file: &File| current.files.iter().any(|listed| listed.name() == file.name());
+        generation.files.extend(chain.unlisted.iter().filter(|file| !listed(file)).cloned());
         self.merge_levels(&mut generation).await?;
         self.renew_snapshot(&mut generation, now).await?;
         self.renew_sums(&mut generation).await?;
