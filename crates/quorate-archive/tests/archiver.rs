@@ -2,14 +2,18 @@
 //! that it promises is restored exactly.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
+#[path = "archiver/careless.rs"]
+mod careless;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use careless::Careless;
 use proptest::prelude::*;
-use quorate_archive::objects::{Answer, Folders, Listed, Memory, Object, Trouble, Upload, Verb, Version};
+use quorate_archive::objects::{Memory, Trouble, Verb};
 use quorate_archive::restore::{Plan, Target};
 use quorate_archive::{ArchiveError, Archiver, Changed, Identity, Objects, PageSource, Put, Tidying};
 use quorate_env::disk::OpenMode;
@@ -456,47 +460,6 @@ fn a_quiet_archive_costs_no_requests() {
         assert_eq!(memory.requests()[&Verb::Create], before[&Verb::Create] + 1);
         assert_eq!(memory.requests().values().sum::<u64>(), before.values().sum::<u64>() + 1);
     });
-}
-
-/// A store that creates and replaces whatever the condition.
-#[derive(Debug)]
-struct Careless(Memory);
-
-impl Objects for Careless {
-    fn create<'a>(&'a self, key: &'a str, bytes: Bytes, time: Option<i64>) -> Answer<'a, Option<Version>> {
-        Box::pin(async move {
-            self.0.delete(key).await?;
-            self.0.create(key, bytes, time).await
-        })
-    }
-
-    fn replace<'a>(&'a self, key: &'a str, bytes: Bytes, _: &'a Version) -> Answer<'a, Option<Version>> {
-        self.create(key, bytes, None)
-    }
-
-    fn upload<'a>(&'a self, key: &'a str, time: Option<i64>) -> Answer<'a, Box<dyn Upload>> {
-        self.0.upload(key, time)
-    }
-
-    fn read<'a>(&'a self, key: &'a str, range: Option<std::ops::Range<u64>>) -> Answer<'a, Option<Object>> {
-        self.0.read(key, range)
-    }
-
-    fn list<'a>(&'a self, prefix: &'a str) -> Answer<'a, Vec<Listed>> {
-        self.0.list(prefix)
-    }
-
-    fn list_folders<'a>(&'a self, prefix: &'a str) -> Answer<'a, Vec<String>> {
-        self.0.list_folders(prefix)
-    }
-
-    fn delete<'a>(&'a self, key: &'a str) -> Answer<'a, ()> {
-        self.0.delete(key)
-    }
-
-    fn litestream_folders(&self) -> Folders {
-        self.0.litestream_folders()
-    }
 }
 
 #[test]

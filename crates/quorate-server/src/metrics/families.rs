@@ -270,7 +270,7 @@ fn archive(metrics: &Metrics) -> Vec<Family> {
         ("list", list),
         ("delete", delete),
     ];
-    // What only the archiver knows is absent on the other nodes.
+    // Where the archive ends only the archiver knows, so it is absent on the other nodes.
     let own = metrics.status.archive.as_ref();
     let of_archiver = |family: Family, value: Option<Value>| match value {
         Some(value) => family.with(NONE, value),
@@ -284,8 +284,8 @@ fn archive(metrics: &Metrics) -> Vec<Family> {
         gauge("quorate_is_archiver", "1 if the node writes the archive.").with(NONE, own.is_some()),
         of_archiver(archived, own.map(|archive| archive.archived_index.into())),
         of_archiver(boundary, own.map(|archive| archive.boundary_index.into())),
-        of_archiver(lag, own.map(|archive| archive.lag.as_secs_f64().into())),
-        of_archiver(failures, own.map(|archive| archive.failures.into())),
+        lag.with(NONE, own.map_or(0.0, |archive| archive.lag.as_secs_f64())),
+        failures.with(NONE, own.map_or(0, |archive| archive.failures)),
         counter("quorate_archive_requests_total", "Requests to the store of the archive, by what they ask for.")
             .with_each(NONE, "verb", requests.map(|(verb, count)| (verb, count.get()))),
         counter("quorate_archive_sent_bytes_total", "Bytes that were sent to the store of the archive.")
