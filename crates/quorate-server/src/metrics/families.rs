@@ -1,10 +1,11 @@
 //! All metrics: their names, one-line descriptions and sources. `docs/metrics.md` describes each in more detail.
 
+use quorate::ArchiveStatus;
 use quorate::metrics::{ArchiveMetrics, LoginMetrics, Metrics};
 use quorate_backup::schedule::Seen;
 
 use super::parts::Parts;
-use super::{Family, Kind, Value};
+use super::{Family, Kind};
 
 /// The label of what there is only of the group `main`: its requests, and the database that it replicates.
 const MAIN: &[(&str, &str)] = &[("group", "main")];
@@ -270,22 +271,19 @@ fn archive(metrics: &Metrics) -> Vec<Family> {
         ("list", list),
         ("delete", delete),
     ];
-    // Where the archive ends only the archiver knows, so it is absent on the other nodes.
+    // All are there on every node, so that alerts can tell that one is missing; 0 where another node archives.
     let own = metrics.status.archive.as_ref();
-    let of_archiver = |family: Family, value: Option<Value>| match value {
-        Some(value) => family.with(NONE, value),
-        None => family,
-    };
-    let archived = gauge("quorate_archive_archived_index", "The last index up to which everything is archived.");
-    let boundary = gauge("quorate_archive_boundary_index", "The last index in the last archived boundary.");
+    let of_own = |value: fn(&ArchiveStatus) -> u64| own.map_or(0, value);
     let lag = gauge("quorate_archive_lag_seconds", "For how long something has waited to be archived.");
-    let failures = counter("quorate_archive_failures_total", "Attempts to archive that failed.");
     vec![
         gauge("quorate_is_archiver", "1 if the node writes the archive.").with(NONE, own.is_some()),
-        of_archiver(archived, own.map(|archive| archive.archived_index.into())),
-        of_archiver(boundary, own.map(|archive| archive.boundary_index.into())),
+        gauge("quorate_archive_archived_index", "The last index up to which everything is archived.")
+            .with(NONE, of_own(|archive| archive.archived_index)),
+        gauge("quorate_archive_boundary_index", "The last index in the last archived boundary.")
+            .with(NONE, of_own(|archive| archive.boundary_index)),
         lag.with(NONE, own.map_or(0.0, |archive| archive.lag.as_secs_f64())),
-        failures.with(NONE, own.map_or(0, |archive| archive.failures)),
+        counter("quorate_archive_failures_total", "Attempts to archive that failed.")
+            .with(NONE, of_own(|archive| archive.failures)),
         counter("quorate_archive_requests_total", "Requests to the store of the archive, by what they ask for.")
             .with_each(NONE, "verb", requests.map(|(verb, count)| (verb, count.get()))),
         counter("quorate_archive_sent_bytes_total", "Bytes that were sent to the store of the archive.")
