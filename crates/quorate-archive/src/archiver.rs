@@ -7,7 +7,7 @@
 //! - An archiver whose token is not the highest gets [`ArchiveError::Fenced`] when it changes the manifest, or when a
 //!   slot of a file is taken.
 //! - A file whose creation was not answered is created again, with the same bytes, before anything else is.
-//! - What the manifest lists was stored before; what is deleted was taken out of it before.
+//! - A file is stored before the manifest lists it, and is deleted after the manifest no longer lists it.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -69,7 +69,7 @@ pub struct End {
     pub entry: u64,
 }
 
-/// What was done with a boundary.
+/// How a boundary was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Put {
     /// A file with these many bytes continues the chain.
@@ -109,10 +109,8 @@ impl Archiver {
         let keys = Keys::new(identity.cluster, objects.litestream_folders());
         for _ in 0..TAKE_ATTEMPTS_MAX {
             let found = read_manifest(&*objects, &keys).await?;
-            let mut manifest = match &found {
-                Some((manifest, _)) => manifest.clone(),
-                None => Manifest::new(identity.cluster),
-            };
+            let manifest = found.as_ref().map(|(manifest, _)| manifest.clone());
+            let mut manifest = manifest.unwrap_or_else(|| Manifest::new(identity.cluster)).next();
             if manifest.token > identity.token {
                 return Err(ArchiveError::Fenced { node: manifest.node, token: manifest.token });
             }
@@ -123,7 +121,8 @@ impl Archiver {
                 None => objects.create(&key, manifest.encode(), None).await?,
             };
             if let Some(version) = taken {
-                let (version, env) = (probe(&*objects, &key, &manifest, version).await?, env.clone());
+                let (manifest, version) = probe(&*objects, &key, manifest, version).await?;
+                let env = env.clone();
                 return Ok(Self {
                     env,
                     objects,
@@ -187,7 +186,7 @@ impl Archiver {
         let key = self.keys.segment(epoch, first, last);
         let encoded = self.blocking(move || segment.encode()).await?;
         let bytes = encoded.map_err(|error| ArchiveError::damaged(&key, error.to_string()))?;
-        // Whoever created it before has put the same entries there.
+        // If the object exists, another archiver has stored the same entries.
         self.objects.create(&key, bytes, None).await?;
         self.recent.add(key, first, entries);
         if self.recent.is_full() {
@@ -350,7 +349,7 @@ impl Archiver {
 
     /// Replaces the manifest.
     async fn replace_manifest(&mut self, manifest: Manifest) -> Result<(), ArchiveError> {
-        let key = self.keys.manifest();
+        let (key, manifest) = (self.keys.manifest(), manifest.next());
         let found = match Mutant::ManifestWithoutSwap.is_on() {
             true => read_manifest(&*self.objects, &self.keys).await?.map(|(_, version)| version),
             false => None,
@@ -384,18 +383,19 @@ impl Archiver {
     }
 }
 
-/// Finds out whether a store heeds conditions, by requests that would change nothing. Returns the version of the
-/// manifest afterwards.
+/// Finds out whether a store heeds conditions: it must refuse to create the manifest once more, and to replace a former
+/// version of it. Returns the manifest as it is afterwards.
 async fn probe(
     objects: &dyn Objects,
     key: &str,
-    manifest: &Manifest,
+    manifest: Manifest,
     version: Version,
-) -> Result<Version, ArchiveError> {
+) -> Result<(Manifest, Version), ArchiveError> {
     let is_created = objects.create(key, manifest.encode(), None).await?.is_some();
+    let manifest = manifest.next();
     let next = objects.replace(key, manifest.encode(), &version).await?.ok_or(ArchiveError::Changed)?;
     let is_replaced = objects.replace(key, manifest.encode(), &version).await?.is_some();
-    if is_created || is_replaced { Err(ArchiveError::Unfit) } else { Ok(next) }
+    if is_created || is_replaced { Err(ArchiveError::Unfit) } else { Ok((manifest, next)) }
 }
 
 /// Returns the first entry from `from` on that no segment has.

@@ -35,7 +35,7 @@ pub enum ArchiveError {
     /// Another archiver has changed the archive meanwhile.
     #[error("the archive was changed by another archiver meanwhile; try again")]
     Changed,
-    /// There is no archive of this cluster, or none that holds what is asked for.
+    /// The store has no archive of this cluster, or the archive does not hold the state that the caller wants.
     #[error("{0}")]
     Missing(String),
     /// An object is damaged.

@@ -1,7 +1,7 @@
 //! Quorate's archive: a database in object storage, page by page and entry by entry.
 //!
 //! An archive holds two kinds of objects. **Pages** are [LTX files](ltx), of which stock Litestream restores the
-//! database as it was at a boundary. **Entries** ([`entries`]) are what was applied after it, in order, so that a
+//! database as it was at a boundary. **Entries** ([`entries`]) were applied after it, in order, so that a
 //! restore reaches any of them. `docs/archive-format.md` describes both byte by byte, and
 //! `docs/decisions/0029-archive.md` says why it is so.
 //!

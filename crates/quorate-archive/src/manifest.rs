@@ -1,6 +1,8 @@
 //! The manifest of an archive: who writes it, and which files it has.
 //!
 //! Invariants:
+//! - Each one that is written has a higher revision, so that no two have the same bytes: S3 tells versions apart by the
+//!   bytes.
 //! - It is replaced only by the archiver with the highest token, and only if nobody else has replaced it meanwhile.
 //! - What it lists is in the store. The files that were created after it was written are found by a list.
 
@@ -18,6 +20,8 @@ const FORMAT: u32 = 1;
 pub struct Manifest {
     /// The format.
     pub format: u32,
+    /// How often it was written.
+    pub revision: u64,
     /// The cluster, as 32 hexadecimal digits.
     pub cluster: String,
     /// The token of the archiver, which rises with each that takes over.
@@ -71,7 +75,12 @@ pub struct File {
 impl Manifest {
     pub(crate) fn new(cluster: u128) -> Self {
         let cluster = format!("{cluster:032x}");
-        Self { format: FORMAT, cluster, token: 0, node: 0, generations_begun: 0, generations: Vec::new() }
+        Self { format: FORMAT, revision: 0, cluster, token: 0, node: 0, generations_begun: 0, generations: Vec::new() }
+    }
+
+    /// Returns the manifest as it is written next.
+    pub(crate) fn next(self) -> Self {
+        Self { revision: self.revision.saturating_add(1), ..self }
     }
 
     /// Returns the generation that is continued.

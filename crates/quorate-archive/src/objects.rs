@@ -21,7 +21,7 @@ pub use memory::{Memory, Trouble, Verb};
 /// The answer of a store, which may take its time. A request that fails may have been carried out nevertheless.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, ObjectsError>> + Send + 'a>>;
 
-/// The version of an object. Each write gives it another one.
+/// The version of an object. A write of other bytes gives it another one; a write of the same bytes may not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version(pub String);
 
@@ -69,7 +69,8 @@ pub trait Objects: fmt::Debug + Send + Sync {
     /// that nobody else uses.
     fn upload<'a>(&'a self, key: &'a str, time: Option<i64>) -> Answer<'a, Box<dyn Upload>>;
 
-    /// Reads an object, or a range of its bytes: fewer if it ends before. Returns `None` if there is none.
+    /// Reads an object, or a range of its bytes; fewer bytes if the object ends before the range. Returns `None` if
+    /// there is no such object.
     fn read<'a>(&'a self, key: &'a str, range: Option<Range<u64>>) -> Answer<'a, Option<Object>>;
 
     /// Lists the objects whose keys begin with `prefix`, which ends with `/`, at any depth, sorted by key.
@@ -98,7 +99,7 @@ pub trait Upload: Send {
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("can't {what}: {source}")]
 pub struct ObjectsError {
-    /// What was asked of the store, such as "create 'name'".
+    /// The request, such as "create 'name'".
     pub what: String,
     /// Whether the same request may succeed later without intervention.
     pub is_retryable: bool,

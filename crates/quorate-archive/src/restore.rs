@@ -5,7 +5,7 @@
 //! because only it knows what they mean.
 //!
 //! Invariants:
-//! - What was written as the database at a boundary had the checksums that the archive says, or there is an error.
+//! - The database at a boundary has the checksums that the archive names, or there is an error.
 //! - A plan that reaches its target has no gap in its entries.
 
 use std::sync::Arc;
@@ -72,7 +72,7 @@ pub async fn clusters(objects: &dyn Objects) -> Result<Vec<u128>, ArchiveError> 
     Ok(folders.iter().filter_map(|folder| crate::keys::parse_cluster(folder)).collect())
 }
 
-/// Reads the manifest of a cluster's archive; `None` if there is none.
+/// Reads the manifest of a cluster's archive; `None` if the cluster has no archive.
 pub async fn manifest(objects: &dyn Objects, cluster: u128) -> Result<Option<Manifest>, ArchiveError> {
     let keys = Keys::new(cluster, objects.litestream_folders());
     Ok(read_manifest(objects, &keys).await?.map(|(manifest, _)| manifest))

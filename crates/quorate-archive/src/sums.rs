@@ -1,4 +1,4 @@
-//! The checksums of all pages of a database, by which a boundary is compared with what is archived.
+//! The checksums of all pages of a database: an archiver compares a boundary with the archive by them.
 //!
 //! Invariant: the checksum of the database is always that of the pages in the table.
 

@@ -150,7 +150,7 @@ pub async fn list(store: &Store) -> Result<Vec<Stored>, Error> {
 ///
 /// # Errors
 ///
-/// Returns [`Error::Empty`] if there is none.
+/// Returns [`Error::Empty`] if the store holds no backup.
 pub async fn latest(store: &Store) -> Result<Stored, Error> {
     list(store).await?.pop().ok_or_else(|| Error::Empty(store.location().to_string()))
 }

@@ -1,5 +1,5 @@
-//! Backups in stores, on real processes: to a directory, and to a stand-in for S3, which `.ci/stores` installs. Without
-//! it the test of S3 is skipped, with a message; in CI it fails.
+//! Backups and archives in stores, on real processes: to a directory, and to a stand-in for S3, which `.ci/stores`
+//! installs. Without it the test of S3 is skipped, with a message; in CI it fails.
 
 #![allow(
     clippy::unwrap_used,
@@ -24,7 +24,7 @@ use std::process::{Child, Command, Stdio};
 use rustix::process::Signal;
 use serde_json::Value;
 use support::servers::{Servers, free_ports};
-use support::{Dev, failed, quorate, succeeded, wait_until};
+use support::{Dev, failed, quorate, signal, succeeded, wait_until};
 use tempfile::TempDir;
 
 /// An identity of age, and its recipient. They protect nothing.
@@ -160,6 +160,40 @@ fn a_lost_cluster_is_restored_from_s3() {
     let doctor = |bucket: &str| kit.doctor(&format!("url = '{}'\ncredentials_file = '{file}'", moto.url(bucket)));
     assert!(doctor(BUCKET).contains("can be used; the newest of 1 backups is of"), "{}", doctor(BUCKET));
     assert!(doctor("no-such-bucket").contains("NoSuchBucket"), "{}", doctor("no-such-bucket"));
+}
+
+#[test]
+fn a_destroyed_cluster_comes_back_from_its_archive_in_s3() {
+    let Some(moto) = Moto::start() else { return };
+    let kit = Kit::new();
+    let (url, file) = (moto.url(BUCKET), kit.path("credentials"));
+    let dev = Dev::start(3);
+    succeeded(&dev.sql(&[], "CREATE TABLE kept (noise BLOB)"));
+    // So large that the first snapshot goes in several parts.
+    succeeded(&dev.sql(&[], &["INSERT INTO kept VALUES (randomblob(900000))"; 40].join(";")));
+    let dev = dev.configured(&format!("[archive]\nurl = '{url}'\ncredentials_file = '{file}'"));
+    succeeded(&dev.sql(&[], "INSERT INTO kept VALUES ('the last')"));
+    let status = dev.status();
+    let applied = status["members"].as_array().unwrap().iter().filter_map(|member| member["applied"].as_u64());
+    let written = applied.max().unwrap();
+    let list = ["archive", "list", "--json", &url, "--credentials-file", &file];
+    wait_until("everything is archived", || {
+        let listed: Value = serde_json::from_slice(&quorate(&list).stdout).unwrap_or_default();
+        let last = listed[0]["last"]["position"].as_str().and_then(|last| last.rsplit('.').next()?.parse().ok());
+        last.is_some_and(|last: u64| last >= written)
+    });
+    for node in dev.nodes() {
+        signal(i32::try_from(node["pid"].as_i64().unwrap()).unwrap(), Signal::KILL);
+    }
+    drop(dev.end(Signal::KILL));
+
+    let dir = TempDir::new().unwrap();
+    let to = dir.path().to_str().unwrap();
+    let restore = ["restore", &url, "--at", "latest", "--credentials-file", &file, "--data-dir", to];
+    succeeded(&quorate(&restore));
+    let dev = Dev::start_in(dir, &[]);
+    let found = dev.value(None, "SELECT count(*), sum(length(noise)), max(typeof(noise)) FROM kept");
+    assert_eq!(found, format!("41,{},text", 40 * 900_000 + 8));
 }
 
 #[test]

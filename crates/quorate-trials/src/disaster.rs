@@ -49,7 +49,7 @@ pub struct DisasterArgs {
 /// When each write was acknowledged.
 type Acknowledged = BTreeMap<(i64, i64), Instant>;
 
-/// What was lost by one disaster.
+/// The losses of one disaster.
 struct Loss {
     /// For how long the lost writes had been acknowledged, at most.
     age: Duration,

@@ -4,7 +4,7 @@
 //! [`fetch`] makes a backup of the state after any archived entry, for [`restore`](crate::restore()).
 //! `docs/archive.md` says what this promises.
 //!
-//! Invariant: what can't be known is not promised: a write counts as archived when its entry is stored.
+//! Invariant: a write counts as archived only when the store has confirmed the object with its entry.
 
 use std::fmt;
 use std::sync::Arc;

@@ -18,7 +18,7 @@ pub(crate) struct Recent {
 }
 
 impl Recent {
-    /// Adds the entries of a segment. What was here before is forgotten if they do not follow it.
+    /// Adds the entries of a segment. If they do not follow those before, those are forgotten.
     pub fn add(&mut self, key: String, first: u64, entries: Vec<Bytes>) {
         if first != self.first.saturating_add(self.entries.len() as u64) {
             *self = Self { first, ..Self::default() };

@@ -28,7 +28,7 @@ const MERGE_BYTES: u64 = 64 << 20;
 /// over reads these files.
 const SUMS_RATIO: u64 = 4;
 
-/// How often what is done to keep an archive tidy. Only a simulation, in which time is short, changes it.
+/// How often an archive is tidied up, and how. Only a simulation, in which time is short, changes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tidying {
     /// How often the archive is tidied up, while it grows.

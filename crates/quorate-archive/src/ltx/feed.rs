@@ -17,7 +17,7 @@ pub(crate) struct Feed(Arc<Mutex<Arrived>>);
 
 #[derive(Default)]
 struct Arrived {
-    /// What was not read yet.
+    /// The bytes that the reader has not read yet.
     bytes: BytesMut,
     is_whole: bool,
 }

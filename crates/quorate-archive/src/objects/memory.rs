@@ -1,7 +1,9 @@
 //! A store in memory, for tests and simulations.
 //!
-//! Invariant: requests take effect one at a time, so it is as consistent as a store may be. What goes wrong is what a
-//! test orders.
+//! Invariants:
+//! - Requests take effect one at a time, so it is as consistent as a store may be. Only the troubles that a test orders
+//!   happen.
+//! - Versions are taken from the bytes, as in S3, so that no test relies on more.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,6 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_env::{lock, sleep};
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::{Answer, Folders, Listed, Object, Objects, ObjectsError, Upload, Version};
 
@@ -55,17 +58,15 @@ pub struct Memory {
 
 #[derive(Default)]
 struct State {
-    objects: BTreeMap<String, (u64, Bytes)>,
-    /// The number of writes, which are the versions.
-    writes: u64,
+    objects: BTreeMap<String, Bytes>,
     requests: BTreeMap<Verb, u64>,
 }
 
 impl State {
     fn put(&mut self, key: &str, bytes: Bytes) -> Version {
-        self.writes = self.writes.saturating_add(1);
-        self.objects.insert(key.to_owned(), (self.writes, bytes));
-        version(self.writes)
+        let version = version(&bytes);
+        self.objects.insert(key.to_owned(), bytes);
+        version
     }
 }
 
@@ -92,7 +93,7 @@ impl Memory {
 
     /// Returns a copy of all objects.
     pub fn contents(&self) -> BTreeMap<String, Bytes> {
-        self.state().objects.iter().map(|(key, (_, bytes))| (key.clone(), bytes.clone())).collect()
+        self.state().objects.clone()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -136,7 +137,7 @@ impl Objects for Memory {
 
     fn replace<'a>(&'a self, key: &'a str, bytes: Bytes, expected: &'a Version) -> Answer<'a, Option<Version>> {
         Box::pin(self.run(Verb::Replace, key, move |state| {
-            let is_expected = state.objects.get(key).is_some_and(|(found, _)| version(*found) == *expected);
+            let is_expected = state.objects.get(key).is_some_and(|found| version(found) == *expected);
             is_expected.then(|| state.put(key, bytes))
         }))
     }
@@ -148,19 +149,19 @@ impl Objects for Memory {
 
     fn read<'a>(&'a self, key: &'a str, range: Option<Range<u64>>) -> Answer<'a, Option<Object>> {
         Box::pin(self.run(Verb::Read, key, move |state| {
-            let (found, bytes) = state.objects.get(key)?;
+            let bytes = state.objects.get(key)?;
             let length = bytes.len() as u64;
             let range = range.unwrap_or(0..length);
             let at = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
             let part = bytes.slice(at(range.start)..at(range.end).max(at(range.start)));
-            Some(Object { bytes: part, length, version: version(*found) })
+            Some(Object { bytes: part, length, version: version(bytes) })
         }))
     }
 
     fn list<'a>(&'a self, prefix: &'a str) -> Answer<'a, Vec<Listed>> {
         Box::pin(self.run(Verb::List, prefix, move |state| {
             let keys = state.objects.range(prefix.to_owned()..).take_while(|(key, _)| key.starts_with(prefix));
-            keys.map(|(key, (_, bytes))| Listed { key: key.clone(), length: bytes.len() as u64 }).collect()
+            keys.map(|(key, bytes)| Listed { key: key.clone(), length: bytes.len() as u64 }).collect()
         }))
     }
 
@@ -208,6 +209,6 @@ impl Upload for Pieces {
     }
 }
 
-fn version(number: u64) -> Version {
-    Version(number.to_string())
+fn version(bytes: &[u8]) -> Version {
+    Version(format!("{:016x}", xxh3_64(bytes)))
 }

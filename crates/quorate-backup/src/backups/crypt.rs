@@ -46,7 +46,7 @@ impl Encryption {
             let text = text.as_ref().trim();
             text.parse::<x25519::Recipient>().map_err(|why| {
                 // Someone may have given the identity by mistake: it must not get into logs.
-                let shown = if text.starts_with("age1") { text } else { "what was given" };
+                let shown = if text.starts_with("age1") { text } else { "this text" };
                 Error::Key(format!(
                     "{shown} is not a recipient: {why}; write age1..., the public key that `age-keygen` shows"
                 ))

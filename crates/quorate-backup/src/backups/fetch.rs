@@ -27,8 +27,8 @@ const PARTIAL_SUFFIX: &str = ".partial";
 ///
 /// # Errors
 ///
-/// Returns [`Error::Locked`] if the keys do not fit, [`Error::Damaged`] if the object is not what was uploaded, and the
-/// errors of the store and the disk. After an error there is no such file.
+/// Returns [`Error::Locked`] if the keys do not fit, [`Error::Damaged`] if the object has changed since its upload, and
+/// the errors of the store and the disk. After an error there is no such file.
 pub async fn fetch(store: &Store, name: &Name, keys: Keys, file: impl AsRef<Path>) -> Result<BackupInfo, Error> {
     let (env, file) = (env(), file.as_ref().to_path_buf());
     let exists = blocking(&env, {

@@ -11,7 +11,7 @@ use quorate_shell::format::size;
 use super::{RestoreArgs, Scratch, cluster};
 use crate::error::{Error, Result};
 
-/// What was done.
+/// The result.
 pub enum Done {
     /// All; this is to be told.
     Told(String),
