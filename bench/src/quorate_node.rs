@@ -1,8 +1,11 @@
 //! Quorate, embedded, with its default configuration.
 
+use std::sync::Arc;
 use std::time::Instant;
 
+use quorate::archive::Archive;
 use quorate::{Ca, Config, Level as QuorateLevel, Node, SecretSource, Sql, TlsConfig};
+use quorate_backup::store::Store;
 use quorate_bench_harness::{
     About, Durability, Level, NodeSpec, Options, Result, Row, SELECT, Stage, System, locked_version,
 };
@@ -15,7 +18,7 @@ pub struct QuorateNode {
 }
 
 impl System for QuorateNode {
-    async fn about(Options { durability, nodes, tls, .. }: &Options) -> Result<About> {
+    async fn about(Options { durability, nodes, tls, archive, .. }: &Options) -> Result<About> {
         Ok(About {
             version: locked_version(include_str!("../Cargo.lock"), "quorate"),
             sqlite: rusqlite::version().to_owned(),
@@ -25,12 +28,16 @@ impl System for QuorateNode {
                 (Durability::Os, 1) => "when the operating system has it, before any sync".to_owned(),
                 (Durability::Os, _) => "when the operating systems of a majority have it, before any sync".to_owned(),
             },
-            configuration: match (durability, tls) {
-                (Durability::Fsync, None) => "defaults".to_owned(),
-                (Durability::Os, None) => "defaults, except for durability".to_owned(),
-                (Durability::Fsync, Some(_)) => "defaults, with TLS".to_owned(),
-                (Durability::Os, Some(_)) => "defaults, except for durability, with TLS".to_owned(),
-            },
+            configuration: [
+                Some("defaults"),
+                (*durability == Durability::Os).then_some("except for durability"),
+                tls.is_some().then_some("with TLS"),
+                archive.is_some().then_some("with an archive"),
+            ]
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
+            .join(", "),
         })
     }
 
@@ -51,6 +58,10 @@ impl System for QuorateNode {
             let file = |end: &str| dir.join(format!("node-{}.{end}", spec.id));
             TlsConfig::new(file("crt"), file("key"), Ca::File(dir.join("ca.crt")))
         });
+        if let Some(url) = &spec.archive {
+            let store = Store::open(&url.parse()?, None)?;
+            config = config.with_archive(Archive::new(Arc::new(store)));
+        }
         let node = Node::start(config).await?;
         Ok(Self { sql: node.sql(), node })
     }

@@ -102,6 +102,9 @@ pub struct Options {
     /// `https` address is checked with the CA in it.
     #[arg(long)]
     pub tls: Option<PathBuf>,
+    /// Quorate archives to this place, such as `s3://bucket/prefix`, or with `dir` to a directory beside the nodes'.
+    #[arg(long)]
+    pub archive: Option<String>,
     /// The address of a running server, `http://HOST:PORT` or `https://HOST:PORT`, which `--system rqlite` or `hrana`
     /// measures. Its tables `bench`, `filler` and `names` are dropped.
     #[arg(long)]

@@ -294,11 +294,16 @@ fn load_max(load: &Load) -> Duration {
 /// Returns the hosts of a cluster and their nodes.
 fn specs(dir: &Path, options: &Options, processes: Processes) -> Result<Vec<HostSpec>> {
     let members = addresses(options.nodes)?;
+    let archive = options.archive.as_ref().map(|place| match place.as_str() {
+        "dir" => format!("file://{}", dir.join("archive").display()),
+        url => url.to_owned(),
+    });
     let node = |id: usize| -> Result<NodeSpec> {
         let dir: PathBuf = dir.join(format!("node-{id}"));
         std::fs::create_dir(&dir)?;
         let (members, server, tls) = (members.clone(), options.url.clone(), options.tls.clone());
-        Ok(NodeSpec { id: id as u64, dir, members, durability: options.durability, tls, server })
+        let (archive, durability) = (archive.clone(), options.durability);
+        Ok(NodeSpec { id: id as u64, dir, members, durability, tls, archive, server })
     };
     // If the servers already run, only one of them is called, whatever their number.
     let nodes = if options.is_outside() { 1 } else { options.nodes };

@@ -66,6 +66,8 @@ pub struct NodeSpec {
     pub durability: Durability,
     /// The directory with the CA (`ca.crt`) and the nodes' certificates (`node-1.crt`, `node-1.key`, ...), for TLS.
     pub tls: Option<PathBuf>,
+    /// Where the cluster archives to, as a URL.
+    pub archive: Option<String>,
     /// The address of a server that already runs, if the node is not to be started.
     pub server: Option<String>,
 }

@@ -52,6 +52,11 @@ pub const QUORATE_FOLLOWER: Contender = Contender {
     arguments: &["--durability", "fsync", "--at", "follower"],
     ..QUORATE
 };
+pub const QUORATE_ARCHIVED: Contender = Contender {
+    label: "Quorate, fsync, archived to a directory",
+    arguments: &["--durability", "fsync", "--archive", "dir"],
+    ..QUORATE
+};
 pub const HIQLITE: Contender = Contender {
     label: "hiqlite, default",
     system: "hiqlite",
@@ -104,6 +109,15 @@ pub const CASES: &[Case] = &[
                them.",
         arguments: &["sql-insert", "--process", "many", "--concurrency", "64"],
         contenders: &[QUORATE, QUORATE_FOLLOWER],
+        ..INSERT
+    },
+    Case {
+        name: "INSERT with an archive",
+        note: "The same in one process for 20 s, so that pages are archived at full speed too.",
+        arguments: &["sql-insert", "--concurrency", "64"],
+        earnest: &["--seconds", "20", "--warm-up", "2"],
+        more: &[("p99_us", "p99", "us"), ("max_us", "slowest", "us")],
+        contenders: &[QUORATE, QUORATE_ARCHIVED],
         ..INSERT
     },
     Case {

@@ -1,6 +1,6 @@
 //! The targets of Quorate, and whether it reached them.
 
-use super::cases::{HIQLITE, HIQLITE_IMMEDIATE, PLAIN, QUORATE, QUORATE_FOLLOWER, QUORATE_OS};
+use super::cases::{HIQLITE, HIQLITE_IMMEDIATE, PLAIN, QUORATE, QUORATE_ARCHIVED, QUORATE_FOLLOWER, QUORATE_OS};
 use super::runs::{At, Line, Runs};
 
 /// A figure, or the ratio of two, with a bound.
@@ -73,6 +73,7 @@ const fn figure(what: &'static str, of: At, bound: Bound, unit: &'static str) ->
 
 const PROCESSES: At = in_case("INSERT, three processes", QUORATE.label, 64, "inserts_per_s");
 const FOLLOWER: At = in_case("INSERT, three processes", QUORATE_FOLLOWER.label, 64, "inserts_per_s");
+const ARCHIVE: &str = "INSERT with an archive";
 const BATCH: At = in_case("INSERT in batches", QUORATE.label, 4, "inserts_per_s");
 const BATCH_HIQLITE: At = in_case("INSERT in batches", HIQLITE.label, 4, "inserts_per_s");
 const LINEARIZABLE: At = in_case("linearizable SELECT", QUORATE.label, 64, "selects_per_s");
@@ -119,6 +120,18 @@ pub const TARGETS: &[Target] = &[
         FOLLOWER,
         PROCESSES,
         Bound::AtLeast(0.6),
+    ),
+    ratio(
+        "INSERT, 64 clients, archived: rate relative to no archive",
+        in_case(ARCHIVE, QUORATE_ARCHIVED.label, 64, "inserts_per_s"),
+        in_case(ARCHIVE, QUORATE.label, 64, "inserts_per_s"),
+        Bound::AtLeast(0.97),
+    ),
+    ratio(
+        "INSERT, the same: p99 relative to no archive",
+        in_case(ARCHIVE, QUORATE_ARCHIVED.label, 64, "p99_us"),
+        in_case(ARCHIVE, QUORATE.label, 64, "p99_us"),
+        Bound::AtMost(1.1),
     ),
     Target {
         waits_for_disk: true,

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
 use clap::{Args, Subcommand};
 use quorate::archive::{self, FetchOptions, Generation, Manifest, Objects, Plan, Target};
@@ -9,8 +10,10 @@ use quorate_env::Env;
 use quorate_shell::format::size;
 use serde_json::json;
 
+use crate::access::Access;
 use crate::backups::StoreArgs;
 use crate::error::{Error, Result};
+use crate::options::AccessArgs;
 use crate::restore::Scratch;
 use crate::{output, utc};
 
@@ -31,6 +34,8 @@ enum ArchiveCommand {
     List(ListArgs),
     /// Restore the last state into a scratch directory, check it, and remove it
     Verify(VerifyArgs),
+    /// Restore the state that a running cluster has now, and compare each table with those of its nodes
+    Rehearse(RehearseArgs),
 }
 
 #[derive(Args, Debug)]
@@ -64,11 +69,28 @@ struct VerifyArgs {
     url: String,
 }
 
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  quorate archive rehearse 's3://my-bucket/quorate?region=eu-central-1' --config a.toml
+  quorate archive rehearse file:///mnt/archive --scratch /mnt/scratch")]
+struct RehearseArgs {
+    #[command(flatten)]
+    access: AccessArgs,
+    #[command(flatten)]
+    store: StoreArgs,
+    /// Where the state is restored to [default: the directory for temporary files]
+    #[arg(long, value_name = "DIR")]
+    scratch: Option<PathBuf>,
+    /// Where the cluster archives to
+    url: String,
+}
+
 /// Runs the command.
 pub async fn run(args: &ArchiveArgs) -> Result<()> {
     match &args.command {
         ArchiveCommand::List(args) => list(args).await,
         ArchiveCommand::Verify(args) => verify(args).await,
+        ArchiveCommand::Rehearse(args) => rehearse(args).await,
     }
 }
 
@@ -160,4 +182,13 @@ async fn verify(args: &VerifyArgs) -> Result<()> {
         fetched.cluster,
         size(fetched.bytes)
     ))
+}
+
+async fn rehearse(args: &RehearseArgs) -> Result<()> {
+    let begun = Instant::now();
+    let client = Access::find(&args.access)?.remote();
+    let objects: Arc<dyn Objects> = Arc::new(args.store.open(&args.url)?);
+    let scratch = Scratch::create(args.scratch.as_deref())?;
+    let rehearsed = archive::rehearse(client, &objects, scratch.file(), &FetchOptions::default()).await;
+    crate::verify::show(&rehearsed.map_err(Error::of)?, begun)
 }

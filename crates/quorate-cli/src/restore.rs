@@ -75,7 +75,7 @@ pub struct RestoreArgs {
     #[arg(long, value_name = "FILE")]
     pub passphrase_file: Option<PathBuf>,
     /// Where a backup is downloaded to [default: the directory for temporary files]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", conflicts_with = "at")]
     pub scratch: Option<PathBuf>,
     /// The store.
     #[command(flatten)]
@@ -89,10 +89,7 @@ pub struct RestoreArgs {
 pub async fn run(args: &RestoreArgs) -> Result<()> {
     let begun = Instant::now();
     if let Some(at) = &args.at {
-        match archived::run(args, at).await? {
-            archived::Done::Told(text) => return output::print(&text),
-            archived::Done::Fetched(scratch) => return into_node(args, scratch.file(), begun).await,
-        }
+        return archived::run(args, at, begun).await;
     }
     let fetched = match args.source.to_str().filter(|text| Location::is_url(text)) {
         Some(url) => Some(fetch(args, url).await?),
@@ -107,12 +104,8 @@ pub async fn run(args: &RestoreArgs) -> Result<()> {
 
 /// Makes a file the database of a node.
 async fn into_node(args: &RestoreArgs, file: PathBuf, begun: Instant) -> Result<()> {
-    let place = match &args.config {
-        Some(path) => Place::of_node(path)?,
-        None => Place::of_dev(&args.data_dir)?,
-    };
-    let options = RestoreOptions { replace: args.replace, others: place.others.clone(), plain: args.plain };
-    let restored = quorate::restore(file, &place.config, &options).await;
+    let place = Place::find(args)?;
+    let restored = quorate::restore(file, &place.config, &place.options(args)).await;
     let restored = restored.map_err(|error| failure(error, args.plain))?;
     output::print(&place.text(&restored, begun.elapsed().as_secs_f64()))
 }
@@ -193,6 +186,17 @@ struct Place {
 }
 
 impl Place {
+    fn find(args: &RestoreArgs) -> Result<Self> {
+        match &args.config {
+            Some(path) => Self::of_node(path),
+            None => Self::of_dev(&args.data_dir),
+        }
+    }
+
+    fn options(&self, args: &RestoreArgs) -> RestoreOptions {
+        RestoreOptions { replace: args.replace, others: self.others.clone(), plain: args.plain }
+    }
+
     fn of_node(path: &Path) -> Result<Self> {
         let config = settings::load(path)?.node;
         let start = format!("quorate serve --config {}", path.display());

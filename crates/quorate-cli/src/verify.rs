@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use clap::Args;
 use quorate::admin::Verification;
+use quorate::types::NodeId;
 
 use crate::access::Access;
 use crate::error::{Error, Result};
@@ -30,8 +31,13 @@ pub struct VerifyArgs {
 pub async fn run(args: &VerifyArgs) -> Result<()> {
     let begun = Instant::now();
     let verification = quorate::verify(Access::find(&args.access)?.remote()).await.map_err(Error::of)?;
-    output::print(&text(&verification, begun.elapsed().as_secs_f64()))?;
-    verdict(&verification)
+    show(&verification, begun)
+}
+
+/// Prints what was found since `begun`, and fails unless all hold the same.
+pub fn show(verification: &Verification, begun: Instant) -> Result<()> {
+    output::print(&text(verification, begun.elapsed().as_secs_f64()))?;
+    verdict(verification)
 }
 
 /// Fails, and says what to do, unless all members hold the same.
@@ -54,7 +60,8 @@ fn text(verification: &Verification, seconds: f64) -> String {
             Ok(tables) => format!("{} tables", tables.len()),
             Err(why) => format!("no answer: {why}"),
         };
-        text.push_str(&format!("  node {}  {}  {answer}\n", node.name, node.addr));
+        let kind = if node.id == NodeId(0) { "" } else { "node " };
+        text.push_str(&format!("  {kind}{}  {}  {answer}\n", node.name, node.addr));
     }
     let differences = verification.differences();
     for difference in &differences {
@@ -74,7 +81,8 @@ fn text(verification: &Verification, seconds: f64) -> String {
 mod tests {
     use std::collections::BTreeMap;
 
-    use quorate::{Position, admin::VerifiedNode, types::NodeId};
+    use quorate::types::ClusterId;
+    use quorate::{Position, admin::VerifiedNode};
 
     use super::*;
 
@@ -89,7 +97,7 @@ mod tests {
             addr: format!("h:{number}"),
             tables: tables(hash),
         });
-        let verification = Verification { position: Position::default(), nodes: nodes.collect() };
+        let verification = Verification { cluster: ClusterId(1), position: Position::default(), nodes: nodes.collect() };
         verdict(&verification).map_or_else(|error| error.to_string(), |()| text(&verification, 0.25))
     }
 

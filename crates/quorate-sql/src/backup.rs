@@ -34,7 +34,7 @@ mod seal;
 mod tests;
 
 pub use replay::Replay;
-pub use restore::{epoch_of, restore};
+pub use restore::{Take, epoch_of, restore};
 
 /// The suffix of a backup under construction. The next backup replaces one that a killed process left.
 pub const PARTIAL_SUFFIX: &str = ".partial";

@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 
 use crate::harness::cluster::Cluster;
 use crate::harness::options::Options;
-use crate::harness::{Result, until};
+use crate::harness::Result;
 use crate::verdict::Verdict;
 
 /// How long anything may take.
@@ -90,8 +90,9 @@ async fn destroy(args: &DisasterArgs, rng: &Rng) -> Result<Loss> {
         cluster.fill(args.size_mib).await?;
     }
     let sql = cluster.sql().await?;
-    sql.execute("CREATE TABLE load (writer INTEGER, number INTEGER, filler TEXT)", ()).await?;
-    until("the archive", PATIENCE, async || cluster.archived().await).await?;
+    // Returns once everything before is archived too.
+    let archived = sql.with_archived_writes().with_deadline(PATIENCE);
+    archived.execute("CREATE TABLE load (writer INTEGER, number INTEGER, filler TEXT)", ()).await?;
 
     let writes = Arc::<Mutex<Acknowledged>>::default();
     let mut workers = JoinSet::new();

@@ -1,7 +1,8 @@
 //! The archive: everything that the cluster applies goes to object storage, and a restore reaches any entry.
 //!
 //! A node that has an [`Archive`] in its [`Config`](crate::Config) may become the cluster's archiver, which writes it.
-//! [`fetch`] makes a backup of the state after any archived entry, for [`restore`](crate::restore()).
+//! [`fetch`] makes a backup of the state after any archived entry, for [`restore`](crate::restore()). [`rehearse`]
+//! compares the archive with the nodes.
 //! `docs/archive.md` says what this promises.
 //!
 //! Invariant: a write counts as archived only when the store has confirmed the object with its entry.
@@ -13,8 +14,11 @@ use std::time::Duration;
 mod fetch;
 pub(crate) mod metrics;
 pub(crate) mod record;
+mod rehearse;
 
+pub(crate) use fetch::fetch_unchecked;
 pub use fetch::{FetchError, FetchOptions, Fetched, fetch, only_cluster};
+pub use rehearse::{RehearseError, rehearse};
 #[doc(hidden)]
 pub use quorate_archive::Tidying;
 pub use quorate_archive::restore::{Plan, Target, TellProgress, clusters, manifest};

@@ -1,10 +1,11 @@
-//! Restoring a backup: it becomes the database of a new epoch, with one node as its first voter.
+//! Restoring a backup, or a state of an archive: it becomes the database of a new epoch, with one node as its first
+//! voter.
 //!
 //! One data directory is prepared. A node that is started in it with its usual configuration leads a cluster of one,
 //! and the other members join that cluster as new nodes. Invariants:
 //!
-//! - Nothing is changed before the backup was read, the directories were claimed, and it was checked that no configured
-//!   member answers as part of a running cluster.
+//! - Nothing that is there is changed before the backup was read, the directories were claimed, and it was checked that
+//!   no configured member answers as part of a running cluster.
 //! - Nothing is removed: the contents of a directory are moved aside.
 //! - No node starts in a directory in which a restore did not finish (`check_finished`).
 
@@ -15,10 +16,11 @@ use quorate_consensus::{CLUSTER_FILE, ClusterId, ConsensusConfig, Living, Restor
 use quorate_env::Env;
 use quorate_env::disk::{Disk, make_dir, read_file, replace_file};
 use quorate_model::{Epoch, GroupId, Position, StoreIdentity};
-use quorate_sql::backup::{self, Backup, FileError};
+use quorate_sql::backup::{self, Backup, FileError, Take};
 use quorate_sql::generation;
 use tokio::sync::oneshot;
 
+use crate::archive::{FetchError, FetchOptions, Objects, fetch_unchecked};
 use crate::config::{Config, ConfigError, over};
 use crate::error::StartError;
 use crate::node::{Claim, LOG_DIR};
@@ -31,6 +33,9 @@ const MARK_EPOCH: &str = "epoch ";
 
 /// The most bytes of that file.
 const MARK_BYTES_MAX: u64 = 1024;
+
+/// The file that a state of an archive is fetched into.
+const FETCHED: &str = "fetched.db";
 
 /// The name of the directory into which a node is moved aside, without the number at its end.
 const ASIDE: &str = "replaced-";
@@ -73,6 +78,9 @@ pub enum RestoreError {
     /// The backup can't be used, or the database can't be made from it.
     #[error(transparent)]
     File(#[from] FileError),
+    /// The state of the archive can't be fetched.
+    #[error("the archive: {0}")]
+    Fetch(#[from] FetchError),
     /// The cluster is running, or may be running.
     #[error(transparent)]
     Living(#[from] Living),
@@ -98,6 +106,7 @@ impl RestoreError {
         match self {
             Self::Config(error) => error.is_retryable(),
             Self::File(error) => error.is_retryable(),
+            Self::Fetch(error) => error.is_retryable(),
             Self::Living(living) => living.is_retryable(),
             Self::Holds(_) => false,
             Self::Start(error) => error.is_retryable(),
@@ -143,6 +152,22 @@ pub async fn restore(
     restore_in(Env::real(), file, config, options).await
 }
 
+/// Does the same with a state of an archive ([`fetch`](crate::archive::fetch())), without a file in between: the data
+/// directory needs the space of the database once. `plain` of `options` and `is_plain` of `state` do not matter.
+///
+/// # Errors
+///
+/// Returns an error, and leaves the directory unused, if the cluster is running or the state can't be fetched.
+pub async fn from_archive(
+    objects: &Arc<dyn Objects>,
+    state: &FetchOptions,
+    config: &Config,
+    options: &RestoreOptions,
+) -> Result<Restoration, RestoreError> {
+    let source = Source::Archive(Arc::clone(objects), state.clone());
+    start(Env::current().unwrap_or_else(Env::real), source, config, options).await
+}
+
 /// Runs [`restore`] in another environment, for simulations.
 ///
 /// # Errors
@@ -154,12 +179,28 @@ pub async fn restore_in(
     config: &Config,
     options: &RestoreOptions,
 ) -> Result<Restoration, RestoreError> {
+    start(env, Source::File(file.as_ref().to_owned()), config, options).await
+}
+
+/// Where the database comes from.
+enum Source {
+    File(PathBuf),
+    Archive(Arc<dyn Objects>, FetchOptions),
+}
+
+/// Restores on a thread of its own.
+async fn start(
+    env: Env,
+    source: Source,
+    config: &Config,
+    options: &RestoreOptions,
+) -> Result<Restoration, RestoreError> {
     config.check()?;
     let (sender, receiver) = oneshot::channel();
-    let (inside, file, config, options) = (env.clone(), file.as_ref().to_owned(), config.clone(), options.clone());
+    let (inside, config, options) = (env.clone(), config.clone(), options.clone());
     let root = async move {
         // Sending fails only if the caller no longer waits.
-        let _ = sender.send(run(&inside, &file, &config, &options).await);
+        let _ = sender.send(run(&inside, source, &config, &options).await);
     };
     env.start_runtime("quorate-restore", root).map_err(thread)?;
     receiver.await.unwrap_or(Err(StartError::Died.into()))
@@ -174,12 +215,12 @@ pub(crate) fn check_finished(disk: &dyn Disk, dir: &Path) -> Result<(), StartErr
     Ok(())
 }
 
-async fn run(env: &Env, file: &Path, config: &Config, options: &RestoreOptions) -> Result<Restoration, RestoreError> {
-    let backup = {
-        let (disk, file, plain) = (Arc::clone(env.disk()), file.to_owned(), options.plain);
-        let inspect = if plain { backup::inspect_plain } else { backup::inspect };
-        blocking(env, move || Ok(inspect(disk.as_ref(), &file)?)).await?
-    };
+async fn run(
+    env: &Env,
+    source: Source,
+    config: &Config,
+    options: &RestoreOptions,
+) -> Result<Restoration, RestoreError> {
     let (_claim, inside) = Claim::take(env, &config.data_dir).await?;
     let mut claims = Vec::new();
     for other in &options.others {
@@ -190,13 +231,25 @@ async fn run(env: &Env, file: &Path, config: &Config, options: &RestoreOptions) 
     check_nobody_lives(&outside, &consensus).await?;
     let directories = Directories { env: inside, dir: config.data_dir.clone(), others: options.others.clone() };
     directories.check(options.replace)?;
-    prepare(directories, file.to_owned(), backup, consensus).await
+    let (file, take, backup) = match source {
+        Source::File(file) => {
+            let (disk, path) = (Arc::clone(env.disk()), file.clone());
+            let inspect = if options.plain { backup::inspect_plain } else { backup::inspect };
+            (file, Take::Copy, blocking(env, move || Ok(inspect(disk.as_ref(), &path)?)).await?)
+        }
+        Source::Archive(objects, state) => {
+            let file = config.data_dir.join(FETCHED);
+            let backup = fetch_unchecked(env, &objects, &file, &state).await?;
+            (file, Take::Move, backup)
+        }
+    };
+    prepare(directories, (file, take), backup, consensus).await
 }
 
 /// Changes the directories. No node starts in the node's own directory between the first change and the last.
 async fn prepare(
     directories: Directories,
-    file: PathBuf,
+    (file, take): (PathBuf, Take),
     backup: Backup,
     consensus: ConsensusConfig,
 ) -> Result<Restoration, RestoreError> {
@@ -210,7 +263,7 @@ async fn prepare(
     let aside = blocking(&env, move || {
         directories.mark(epoch)?;
         let aside = directories.move_aside()?;
-        backup::restore(directories.env.disk(), &directories.dir, &file, identity, &applied)?;
+        backup::restore(directories.env.disk(), &directories.dir, (&file, take), identity, &applied)?;
         Ok(aside)
     })
     .await?;

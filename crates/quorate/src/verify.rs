@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use quorate_consensus::ClusterId;
 use quorate_model::{NodeId, Position};
 use quorate_sql::logical_hash::UNREAD;
 
@@ -17,6 +18,8 @@ pub(crate) const HASHES_MAX: Duration = Duration::from_secs(330);
 /// The hashes of all nodes of a cluster at one position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verification {
+    /// The cluster.
+    pub cluster: ClusterId,
     /// The position at which the nodes were compared.
     pub position: Position,
     /// All members.
@@ -114,7 +117,7 @@ mod tests {
     }
 
     fn of(nodes: Vec<VerifiedNode>) -> Verification {
-        Verification { position: Position { epoch: Epoch(1), group: GroupId::MAIN, index: 7 }, nodes }
+        Verification { cluster: ClusterId(1), position: Position { epoch: Epoch(1), group: GroupId::MAIN, index: 7 }, nodes }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
+    clippy::indexing_slicing,
     clippy::panic,
     clippy::disallowed_methods,
     reason = "tests stop at the first surprise"
@@ -16,9 +17,11 @@ use std::time::Duration;
 
 use quorate::archive::objects::{Memory, Trouble};
 use quorate::archive::{self, Archive, FetchOptions, Objects, Target};
-use quorate::restore::RestoreOptions;
-use quorate::{Config, Level, Node, Sql, restore};
-use support::{run, until};
+use quorate::restore::{RestoreOptions, from_archive};
+use quorate::sim::SimHooks;
+use quorate::{ClientConfig, Config, Level, Node, Sql};
+use quorate_env::Env;
+use support::{Cluster, run, secret, until};
 use tempfile::TempDir;
 
 /// How often is read while nothing is written. Each read takes a round of the quorum.
@@ -57,15 +60,13 @@ async fn settled(node: &Node) -> u64 {
 /// Restores a state into a new cluster, and returns its node.
 async fn restored(memory: &Memory, target: Target, dir: &TempDir) -> Node {
     let objects: Arc<dyn Objects> = Arc::new(memory.clone());
-    let file = dir.path().join("fetched.db");
-    let mut options = FetchOptions::default();
-    options.target = Some(target);
-    let fetched = archive::fetch(&objects, &file, &options).await.unwrap();
+    let mut state = FetchOptions::default();
+    state.target = Some(target);
+    let config = Config::single(dir.path());
+    let restored = from_archive(&objects, &state, &config, &RestoreOptions::default()).await.unwrap();
     if let Target::Entry(entry) = target {
-        assert_eq!(fetched.position.index, entry);
+        assert_eq!(restored.from.unwrap().1.index, entry);
     }
-    let config = Config::single(dir.path().join("node"));
-    restore(&file, &config, &RestoreOptions::default()).await.unwrap();
     Node::start(config).await.unwrap()
 }
 
@@ -175,5 +176,33 @@ fn reads_and_rest_send_nothing_to_the_store() {
         }
         assert_eq!(memory.requests(), before);
         node.stop().await;
+    });
+}
+
+#[test]
+fn a_rehearsal_compares_the_archive_with_the_nodes() {
+    run(async {
+        let (dir, memory) = (TempDir::new().unwrap(), Memory::new());
+        let archived = archive(&memory);
+        let cluster = Cluster::start_in(Box::new(move |_, config| {
+            config.archive = Some(archived.clone());
+            (Env::real(), SimHooks::default())
+        }))
+        .await;
+        // The archive has begun once this returns.
+        let sql = cluster.sql("b").with_archived_writes();
+        sql.execute("CREATE TABLE lines (id INTEGER PRIMARY KEY, text TEXT DEFAULT (datetime()))", ()).await.unwrap();
+        let objects: Arc<dyn Objects> = Arc::new(memory.clone());
+        let file = dir.path().join("rehearsal.db");
+        for _ in 0..3 {
+            sql.execute("INSERT INTO lines (text) VALUES (hex(randomblob(20)))", ()).await.unwrap();
+            let client = ClientConfig::new(cluster.addrs(), secret());
+            let rehearsed = archive::rehearse(client, &objects, &file, &FetchOptions::default()).await.unwrap();
+            assert!(rehearsed.is_sound(), "{:?}", rehearsed.differences());
+            let names: Vec<_> = rehearsed.nodes.iter().map(|node| node.name.as_str()).collect();
+            assert_eq!(names, ["a", "b", "c", "archive"]);
+            assert!(rehearsed.nodes[3].tables.as_ref().unwrap().contains_key("lines"));
+            assert!(!file.exists());
+        }
     });
 }

@@ -2,40 +2,36 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use chrono::DateTime;
 use quorate::archive::{self, FetchOptions, Objects, Plan, Target};
+use quorate::restore::from_archive;
 use quorate_env::Env;
 use quorate_shell::format::size;
 
-use super::{RestoreArgs, Scratch, cluster};
+use super::{Place, RestoreArgs, cluster, failure};
 use crate::error::{Error, Result};
+use crate::output;
 
-/// The result.
-pub enum Done {
-    /// All; this is to be told.
-    Told(String),
-    /// The state is a file, which is to be restored.
-    Fetched(Scratch),
-}
-
-/// Fetches the state that `at` names, or says what would be read.
-pub async fn run(args: &RestoreArgs, at: &str) -> Result<Done> {
+/// Restores the state that `at` names, or says what would be read.
+pub async fn run(args: &RestoreArgs, at: &str, begun: Instant) -> Result<()> {
     let url = args.source.to_str().ok_or_else(|| Error::new("the URL of the archive is not UTF-8"))?;
     let objects: Arc<dyn Objects> = Arc::new(args.store.open(url)?);
     let mut options = FetchOptions::default();
     options.target = Some(target(at)?);
     options.cluster = args.cluster.as_deref().map(cluster).transpose()?;
     if args.dry_run {
-        return plan(&objects, &options).await.map(Done::Told);
+        return output::print(&plan(&objects, &options).await?);
     }
     if let Some(file) = &args.output {
         options.is_plain = true;
-        return write(&objects, file, &options).await.map(Done::Told);
+        return output::print(&write(&objects, file, &options).await?);
     }
-    let scratch = Scratch::create(args.scratch.as_deref())?;
-    archive::fetch(&objects, scratch.file(), &options).await.map_err(Error::of)?;
-    Ok(Done::Fetched(scratch))
+    let place = Place::find(args)?;
+    let restored = from_archive(&objects, &options, &place.config, &place.options(args)).await;
+    let restored = restored.map_err(|error| failure(error, args.plain))?;
+    output::print(&place.text(&restored, begun.elapsed().as_secs_f64()))
 }
 
 async fn plan(objects: &Arc<dyn Objects>, options: &FetchOptions) -> Result<String> {

@@ -10,9 +10,12 @@
 //! - Entries are applied without gaps, and only to the history that they belong to.
 //! - Memory is bounded by the entries that are handed over together and by what a node needs for them.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
+use quorate_apply::AppliedRow;
 use quorate_env::disk::{Disk, OpenMode};
 use quorate_model::codec::decode_proposal;
 use quorate_model::limits::FORMAT_LEVEL;
@@ -21,6 +24,7 @@ use quorate_model::{Applied, Command, Entry, Payload, SqlCommand, StoreFault};
 use super::{Backup, FileError, Found, dir_of, seal, vfs_of, with_suffix};
 use crate::connection;
 use crate::extensions::Extensions;
+use crate::logical_hash::{self, Unread};
 use crate::machine::{Applier, SqlMachine};
 use crate::options::WRITER_CACHE_BYTES_DEFAULT;
 use crate::usage::{Scope, Temp, TempSpace};
@@ -120,6 +124,18 @@ impl Replay {
         Ok(())
     }
 
+    /// Returns the logical hash of each table by name: the same as on every node that has applied the last entry.
+    ///
+    /// # Errors
+    ///
+    /// An error if a table can't be read.
+    pub fn hashes(&self) -> Result<BTreeMap<String, u128>, FileError> {
+        let _scope = Scope::read(0, &self.temp, Duration::MAX);
+        let hashes = logical_hash::by_table(self.applier.machine().connection());
+        let damaged = |unread: Unread| FileError::Damaged { path: self.path.clone(), what: unread.to_string() };
+        Ok(hashes.map_err(damaged)?.into_iter().collect())
+    }
+
     /// Ends the replay: checks the whole file, appends its checksum, makes it durable, and returns what
     /// [`inspect`](super::inspect) returns for it.
     pub fn finish(self) -> Result<Backup, FileError> {
@@ -132,15 +148,16 @@ impl Replay {
         self.end(false)
     }
 
+    /// Ends the replay without checks and without making the file durable, for [`restore`](super::restore()), which
+    /// does both.
+    pub fn finish_unchecked(self) -> Result<Backup, FileError> {
+        let (_, found, row) = self.close()?;
+        Ok(Backup { identity: row.identity, applied: row.applied, bytes: found.bytes })
+    }
+
     fn end(self, is_sealed: bool) -> Result<Backup, FileError> {
-        let Self { applier, temp, scratch, path, .. } = self;
-        let conn = applier.machine().connection();
-        connection::set_journal_mode(conn, &path, "delete").map_err(FileError::open(&path))?;
-        drop(applier);
-        drop(temp);
-        let disk = Arc::clone(&scratch.disk);
-        let found = Found::open(disk.as_ref(), &path)?;
-        let row = found.row()?.ok_or_else(|| found.foreign("it is a SQLite database of another origin"))?;
+        let (scratch, found, row) = self.close()?;
+        let (disk, path) = (Arc::clone(&scratch.disk), found.path.clone());
         found.check()?;
         drop(found);
         let file = disk.open(&path, OpenMode::ReadWrite).map_err(FileError::disk(&path))?;
@@ -153,6 +170,18 @@ impl Replay {
         let dir = dir_of(&path);
         disk.sync_dir(dir).map_err(FileError::disk(dir))?;
         Ok(Backup { identity: row.identity, applied: row.applied, bytes })
+    }
+
+    /// Closes the database, so that the file alone is all of it.
+    fn close(self) -> Result<(Scratch, Found, AppliedRow), FileError> {
+        let Self { applier, temp, scratch, path, .. } = self;
+        let conn = applier.machine().connection();
+        connection::set_journal_mode(conn, &path, "delete").map_err(FileError::open(&path))?;
+        drop(applier);
+        drop(temp);
+        let found = Found::open(scratch.disk.as_ref(), &path)?;
+        let row = found.row()?.ok_or_else(|| found.foreign("it is a SQLite database of another origin"))?;
+        Ok((scratch, found, row))
     }
 
     /// Returns the entries that the database does not hold yet.

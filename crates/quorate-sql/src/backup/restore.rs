@@ -3,7 +3,7 @@
 //! Invariants:
 //! - It differs from the backup in its identity, in its position, and in having no sessions: retries of clients of the
 //!   earlier cluster can't be answered from it. Requests with keys are kept, because the backup has their effects.
-//! - It becomes current only when it is complete, verified and durable. The backup is only read.
+//! - It becomes current only when it is complete, verified and durable.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,18 +23,31 @@ use crate::vfs::UNSYNCED_MAX;
 /// Bytes that are copied at a time.
 const CHUNK_BYTES: usize = 1 << 20;
 
+/// How a file becomes a part of a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Take {
+    /// It stays, and is only read.
+    Copy,
+    /// It is moved. It must be on the same file system, and nobody else may know it.
+    Move,
+}
+
 /// Makes the database of the store in `dir` from a backup or a plain database that was checked before
-/// ([`inspect`](super::inspect)). The new database has this `identity` and stands at `applied`. `dir` must not contain
-/// a store. Blocks while it copies and reads the file.
+/// ([`inspect`](super::inspect)), or from the file of a [`Replay`](super::Replay). The new database has this `identity`
+/// and stands at `applied`. `dir` must not contain a store. Blocks while it copies and reads the file.
 pub fn restore(
     disk: &Arc<dyn Disk>,
     dir: &Path,
-    file: &Path,
+    (file, take): (&Path, Take),
     identity: StoreIdentity,
     applied: &Applied,
 ) -> Result<(), FileError> {
     let made = generation::make_first(disk, dir, |vfs, path| {
-        copy(disk.as_ref(), file, path)?;
+        match take {
+            Take::Copy => copy(disk.as_ref(), file, path)?,
+            // It is synced before the generation becomes current, as all changes of it are.
+            Take::Move => disk.rename(file, path).map_err(OpenError::disk(path))?,
+        }
         seal::open(disk.as_ref(), path)?;
         rewrite(vfs, path, identity, applied)?;
         image::verify(vfs, path, identity, applied.log_id, None)?;

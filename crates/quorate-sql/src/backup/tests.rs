@@ -80,7 +80,7 @@ fn changed_bytes_in_a_backup_are_detected() {
 fn a_copy_that_differs_from_the_backup_is_not_restored() {
     let (_dir, file, backup) = backed_up();
     let applied = Applied { log_id: backup.applied.log_id, ..Applied::default() };
-    let restored = |dir: &TempDir| restore(&disk(), dir.path(), &file, IDENTITY, &applied);
+    let restored = |dir: &TempDir| restore(&disk(), dir.path(), (&file, Take::Copy), IDENTITY, &applied);
     let (first, second) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     restored(&first).unwrap();
     // In the bytes of a row, where no check of the page structure detects it.
@@ -105,7 +105,7 @@ fn a_restored_database_has_no_archiver() {
     let backup = write(&file, false, &pieces).unwrap();
     assert_eq!(store.archiver().map(|archiver| archiver.token), Some(2 + ROWS));
     let applied = Applied { log_id: backup.applied.log_id, ..Applied::default() };
-    restore(&disk(), dir.path(), &file, IDENTITY, &applied).unwrap();
+    restore(&disk(), dir.path(), (&file, Take::Copy), IDENTITY, &applied).unwrap();
     let restored = open(dir.path(), options());
     assert_eq!((restored.archiver(), restored.applied().index()), (None, 2 + ROWS));
 }

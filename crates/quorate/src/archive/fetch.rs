@@ -93,14 +93,48 @@ pub async fn fetch(
     if exists {
         return Err(FileError::Exists(file.to_path_buf()).into());
     }
-    let cluster = only_cluster(&**objects, options.cluster).await?.0;
+    let cluster = only_cluster(&**objects, options.cluster).await?;
+    let partial = PathBuf::from([file.as_os_str(), PARTIAL_SUFFIX.as_ref()].join("".as_ref()));
     let target = options.target.unwrap_or(Target::Latest);
+    let (plan, replay) = rebuild(&env, objects, (cluster, target), &partial, options).await?;
+    let is_plain = options.is_plain;
+    let finish = move || if is_plain { replay.finish_unsealed() } else { replay.finish() };
+    let Backup { identity, applied, bytes } = blocking(&env, finish).await?;
+    env.disk().rename(&partial, file).map_err(ArchiveError::Disk)?;
+    let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    env.disk().sync_dir(dir).map_err(ArchiveError::Disk)?;
+    let position = Position { epoch: identity.epoch, group: identity.group, index: applied.index() };
+    Ok(Fetched { cluster: ClusterId(identity.cluster), position, boundary: plan.boundary(), bytes })
+}
+
+/// Makes `file` the database at the target, for [`restore`](quorate_sql::backup::restore()), which checks it and makes
+/// it durable. A file that is there is replaced.
+pub(crate) async fn fetch_unchecked(
+    env: &Env,
+    objects: &Arc<dyn Objects>,
+    file: &Path,
+    options: &FetchOptions,
+) -> Result<Backup, FetchError> {
+    let cluster = only_cluster(&**objects, options.cluster).await?;
+    let target = options.target.unwrap_or(Target::Latest);
+    let (_, replay) = rebuild(env, objects, (cluster, target), file, options).await?;
+    blocking(env, move || replay.finish_unchecked()).await
+}
+
+/// Makes `file` the database at the target, and returns how.
+pub(super) async fn rebuild(
+    env: &Env,
+    objects: &Arc<dyn Objects>,
+    (cluster, target): (ClusterId, Target),
+    file: &Path,
+    options: &FetchOptions,
+) -> Result<(Plan, Replay), FetchError> {
     let mut attempts = 1..=PLANS_MAX;
     loop {
-        let plan = Plan::make(&env, objects, cluster, target).await?;
-        match follow(&env, objects, &plan, file, options).await {
+        let plan = Plan::make(env, objects, cluster.0, target).await?;
+        match follow(env, objects, &plan, file, options).await {
             Err(FetchError::Archive(ArchiveError::Missing(_))) if attempts.next().is_some() => {}
-            done => return done,
+            done => return done.map(|replay| (plan, replay)),
         }
     }
 }
@@ -125,22 +159,21 @@ pub async fn only_cluster(objects: &dyn Objects, named: Option<ClusterId>) -> Re
     }
 }
 
-/// Reads what a plan says, and makes the file of it.
+/// Reads what a plan says, and makes the file of it; one that is there is replaced.
 async fn follow(
     env: &Env,
     objects: &Arc<dyn Objects>,
     plan: &Plan,
     file: &Path,
     options: &FetchOptions,
-) -> Result<Fetched, FetchError> {
-    let partial = PathBuf::from([file.as_os_str(), PARTIAL_SUFFIX.as_ref()].join("".as_ref()));
-    if env.disk().exists(&partial).map_err(ArchiveError::Disk)? {
-        env.disk().remove_file(&partial).map_err(ArchiveError::Disk)?;
+) -> Result<Replay, FetchError> {
+    if env.disk().exists(file).map_err(ArchiveError::Disk)? {
+        env.disk().remove_file(file).map_err(ArchiveError::Disk)?;
     }
-    let pages = env.disk().open(&partial, OpenMode::CreateNew).map_err(ArchiveError::Disk)?;
+    let pages = env.disk().open(file, OpenMode::CreateNew).map_err(ArchiveError::Disk)?;
     plan.write_pages(env, objects, Arc::clone(&pages), options.progress.clone()).await?;
     drop(pages);
-    let (disk, path, extensions) = (Arc::clone(env.disk()), partial.clone(), options.extensions.clone());
+    let (disk, path, extensions) = (Arc::clone(env.disk()), file.to_path_buf(), options.extensions.clone());
     let mut replay = blocking(env, move || Replay::open(&disk, &path, &extensions)).await?;
     let rejected = rejected(env, &**objects, plan).await?;
     for object in &plan.segments {
@@ -152,14 +185,7 @@ async fn follow(
             break;
         }
     }
-    let is_plain = options.is_plain;
-    let finish = move || if is_plain { replay.finish_unsealed() } else { replay.finish() };
-    let Backup { identity, applied, bytes } = blocking(env, finish).await?;
-    env.disk().rename(&partial, file).map_err(ArchiveError::Disk)?;
-    let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    env.disk().sync_dir(dir).map_err(ArchiveError::Disk)?;
-    let position = Position { epoch: identity.epoch, group: identity.group, index: applied.index() };
-    Ok(Fetched { cluster: ClusterId(identity.cluster), position, boundary: plan.boundary(), bytes })
+    Ok(replay)
 }
 
 /// Returns the entries of the plan that a later one rejects. The archiver may have read one of them before that was
@@ -209,7 +235,7 @@ fn is_after(entry: &Entry, target: Target) -> bool {
 }
 
 /// Runs work on files on another thread.
-async fn blocking<T: Send + 'static>(
+pub(super) async fn blocking<T: Send + 'static>(
     env: &Env,
     work: impl FnOnce() -> Result<T, FileError> + Send + 'static,
 ) -> Result<T, FetchError> {

@@ -84,14 +84,15 @@ impl Asker {
             let position = client.write(vec![ControlCommand::Verify.into()], self.limit).await?.position;
             let asked = runtime.run(async {
                 let status = self.nodes.status(self.limit).await?;
-                Ok::<_, Error>(join_all(status.members.iter().map(|member| self.ask(&status, member, position))).await)
+                let asked = status.members.iter().map(|member| self.ask(&status, member, position));
+                Ok::<_, Error>((status.cluster, join_all(asked).await))
             });
-            let answers = asked.await.unwrap_or(Err(Error::Closed))?;
+            let (cluster, answers) = asked.await.unwrap_or(Err(Error::Closed))?;
             let is_known = answers.iter().all(|(_, is_known)| *is_known);
             if is_known || attempt >= ATTEMPTS_MAX {
                 let mut nodes: Vec<VerifiedNode> = answers.into_iter().map(|(node, _)| node).collect();
                 nodes.sort_by(|a, b| a.name.cmp(&b.name));
-                return Ok(Verification { position, nodes });
+                return Ok(Verification { cluster, position, nodes });
             }
         }
         Err(Error::Closed.into())
