@@ -294,10 +294,14 @@ fn load_max(load: &Load) -> Duration {
 /// Returns the hosts of a cluster and their nodes.
 fn specs(dir: &Path, options: &Options, processes: Processes) -> Result<Vec<HostSpec>> {
     let members = addresses(options.nodes)?;
-    let archive = options.archive.as_ref().map(|place| match place.as_str() {
-        "dir" => format!("file://{}", dir.join("archive").display()),
-        url => url.to_owned(),
-    });
+    let archive = match options.archive.as_deref() {
+        Some("dir") => {
+            let dir = dir.join("archive");
+            std::fs::create_dir(&dir)?;
+            Some(format!("file://{}", dir.display()))
+        }
+        place => place.map(str::to_owned),
+    };
     let node = |id: usize| -> Result<NodeSpec> {
         let dir: PathBuf = dir.join(format!("node-{id}"));
         std::fs::create_dir(&dir)?;

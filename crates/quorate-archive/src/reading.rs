@@ -27,6 +27,8 @@ pub(crate) struct Reading {
     feed: Feed,
     /// The offset of the next piece that is to be asked for, once the length is known.
     next: u64,
+    /// How many bytes have arrived.
+    arrived: u64,
     length: Option<u64>,
     coming: VecDeque<Coming>,
 }
@@ -52,6 +54,7 @@ impl Reading {
             key: key.to_owned(),
             feed: feed.clone(),
             next: 0,
+            arrived: 0,
             length,
             coming: VecDeque::new(),
         };
@@ -65,6 +68,11 @@ impl Reading {
     /// Returns what has arrived.
     pub fn feed(&self) -> &Feed {
         &self.feed
+    }
+
+    /// Returns how many bytes of the file have arrived.
+    pub fn arrived(&self) -> u64 {
+        self.arrived
     }
 
     /// Waits until the next page, or the end of the file, can be read.
@@ -91,6 +99,7 @@ impl Reading {
             return Err(ArchiveError::damaged(&self.key, "its length is not the expected one"));
         }
         self.feed.push(&object.bytes);
+        self.arrived = self.arrived.saturating_add(expected);
         if range.end >= length {
             self.feed.end();
         }

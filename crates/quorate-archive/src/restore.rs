@@ -13,17 +13,17 @@ use std::sync::Arc;
 use quorate_env::{Env, JoinHandle};
 
 use crate::archiver::{Note, read_manifest};
-use crate::entries::Segment;
 use crate::error::ArchiveError;
 use crate::keys::{Keys, parse_file, parse_segment};
 use crate::ltx::{HEADER_BYTES, Header, Level, PageSize};
 use crate::manifest::{File, Generation, Manifest};
 use crate::objects::{Listed, Object, Objects, ObjectsError};
-use crate::reading::whole;
 
+mod segments;
 mod write;
 
-pub use write::TellProgress;
+pub use segments::Segments;
+pub use write::{Progress, TellProgress};
 
 /// Which state of the database is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,21 +132,9 @@ impl Plan {
         self.files.last().map_or(0, |(_, file)| u64::from(file.pages).saturating_mul(u64::from(page_size.get())))
     }
 
-    /// Reads a segment of the plan.
-    pub async fn read_segment(
-        &self,
-        env: &Env,
-        objects: &dyn Objects,
-        segment: &SegmentObject,
-    ) -> Result<Segment, ArchiveError> {
-        let bytes = whole(objects, &segment.key).await?;
-        let decoded = env.blocking(move || Segment::decode(&bytes)).await.ok_or(ArchiveError::Closed)?;
-        let found = decoded.map_err(|error| ArchiveError::damaged(&segment.key, error.to_string()))?;
-        let expected = (self.cluster, self.epoch, segment.first, segment.last);
-        if (found.cluster, found.epoch, found.first, found.last()) != expected {
-            return Err(ArchiveError::damaged(&segment.key, "it holds other entries than its name says"));
-        }
-        Ok(found)
+    /// Reads the segments of the plan, one after the other.
+    pub fn read_segments(&self, env: &Env, objects: &Arc<dyn Objects>) -> Segments<'_> {
+        Segments::of(self, env, objects)
     }
 
     /// Returns the segments with the entries after the boundary, up to the first gap or the target.

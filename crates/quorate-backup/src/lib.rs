@@ -3,7 +3,8 @@
 //!
 //! A [`Location`](store::Location) names a place in a store, and a [`Store`](store::Store) puts objects there and gets
 //! them back. [`backups`] makes, lists, prunes and fetches backups of a cluster; each is one object, compressed and, if
-//! asked, encrypted. [`schedule`] makes them at set times from a running node. `docs/backups.md` says what this
+//! asked, encrypted. [`schedule`] makes them at set times from a running node; [`rehearsals`] restores from an archive
+//! at set times. `docs/backups.md` says what this
 //! promises.
 //!
 //! ```no_run
@@ -34,6 +35,7 @@
 
 pub mod backups;
 mod error;
+pub mod rehearsals;
 pub mod schedule;
 pub mod store;
 

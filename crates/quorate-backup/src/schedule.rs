@@ -29,6 +29,7 @@ mod run;
 mod tests;
 
 pub use run::run;
+pub(crate) use run::{empty_dir, wait_until};
 
 /// How long after a scheduled time its backup may begin, if no node led then or an attempt failed. It ends earlier if
 /// the next time comes.

@@ -14,7 +14,9 @@ use crate::access::Access;
 use crate::backups::StoreArgs;
 use crate::error::{Error, Result};
 use crate::options::AccessArgs;
+use crate::progress::Line;
 use crate::restore::Scratch;
+use crate::restore::archived::bytes;
 use crate::{output, utc};
 
 /// The milliseconds of a second.
@@ -175,7 +177,11 @@ async fn verify(args: &VerifyArgs) -> Result<()> {
     let scratch = Scratch::create(args.scratch.as_deref())?;
     let mut options = FetchOptions::default();
     options.cluster = args.cluster.as_deref().map(crate::restore::cluster).transpose()?;
-    let fetched = archive::fetch(&objects, scratch.file(), &options).await.map_err(Error::of)?;
+    let line = Line::begin();
+    options.progress = line.teller(bytes);
+    let fetched = archive::fetch(&objects, scratch.file(), &options).await;
+    drop(line);
+    let fetched = fetched.map_err(Error::of)?;
     output::print(&format!(
         "{} of {}: {} restored, and its checksums and structure are right\n",
         fetched.position,
@@ -189,6 +195,10 @@ async fn rehearse(args: &RehearseArgs) -> Result<()> {
     let client = Access::find(&args.access)?.remote();
     let objects: Arc<dyn Objects> = Arc::new(args.store.open(&args.url)?);
     let scratch = Scratch::create(args.scratch.as_deref())?;
-    let rehearsed = archive::rehearse(client, &objects, scratch.file(), &FetchOptions::default()).await;
+    let line = Line::begin();
+    let mut options = FetchOptions::default();
+    options.progress = line.teller(bytes);
+    let rehearsed = archive::rehearse(client, &objects, scratch.file(), &options).await;
+    drop(line);
     crate::verify::show(&rehearsed.map_err(Error::of)?, begun)
 }

@@ -2,17 +2,14 @@
 //!
 //! Invariant: what was to be encrypted is encrypted, or not written.
 
-use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use quorate::Client;
-use quorate::backup::{BackupError, BackupOptions, BackupProgress, FileError, TellProgress};
+use quorate::backup::{BackupError, BackupOptions, BackupProgress, FileError};
 use quorate_backup::backups::{self, Encryption, Options};
 use quorate_backup::store::Location;
-use quorate_env::lock;
 use quorate_shell::format::size;
 
 use crate::access::Access;
@@ -20,9 +17,7 @@ use crate::backups::StoreArgs;
 use crate::error::{Error, Result};
 use crate::options::{AccessArgs, Level, seconds};
 use crate::output;
-
-/// How often the progress is shown on a terminal.
-const SHOW_EVERY: Duration = Duration::from_millis(200);
+use crate::progress::Line;
 
 const EXAMPLE: &str = "\
 Example:
@@ -92,14 +87,12 @@ async fn to_store(args: &BackupArgs, url: &str) -> Result<()> {
     let mut config = Access::find(&args.access)?.remote();
     config.deadline = args.timeout.unwrap_or(config.deadline);
     let client = Client::connect(config).await.map_err(Error::of)?;
-    let progress = std::io::stderr().is_terminal().then(progress_line);
-    let shows_progress = progress.is_some();
+    let line = Line::begin();
+    let progress = line.teller(bytes);
     let scratch = args.scratch.clone().unwrap_or_else(std::env::temp_dir);
     let options = Options { encryption, level: args.level.into(), scratch, time: None, progress };
     let made = backups::make(&client.admin(), &store, &options).await;
-    if shows_progress {
-        erase_line();
-    }
+    drop(line);
     client.close().await;
     let made = made.map_err(Error::of)?;
     output::print(&format!(
@@ -123,13 +116,11 @@ async fn to_file(args: &BackupArgs) -> Result<()> {
     let begun = Instant::now();
     let mut config = Access::find(&args.access)?.remote();
     config.deadline = args.timeout.unwrap_or(config.deadline);
-    let progress = std::io::stderr().is_terminal().then(progress_line);
+    let line = Line::begin();
+    let progress = line.teller(bytes);
     let options = BackupOptions { replace: args.force, level: args.level.into(), progress };
-    let shows_progress = options.progress.is_some();
     let made = quorate::backup(config, &args.destination, &options).await;
-    if shows_progress {
-        erase_line();
-    }
+    drop(line);
     let backup = made.map_err(failure)?;
     output::print(&format!(
         "{}: {} up to position {} of cluster {}, verified, in {:.1} s\n",
@@ -150,20 +141,6 @@ fn failure(error: BackupError) -> Error {
     }
 }
 
-/// Shows on the terminal, from time to time, how far the backup is.
-fn progress_line() -> TellProgress {
-    let last = Mutex::new(None::<Instant>);
-    Arc::new(move |progress: BackupProgress| {
-        let mut last = lock(&last);
-        if last.is_none_or(|last| last.elapsed() >= SHOW_EVERY) {
-            *last = Some(Instant::now());
-            eprint!("\r\x1b[K{} of about {}", size(progress.bytes), size(progress.expected));
-            // An error loses only a progress message.
-            let _ = std::io::stderr().flush();
-        }
-    })
-}
-
-fn erase_line() {
-    eprint!("\r\x1b[K");
+fn bytes(progress: BackupProgress) -> (u64, u64) {
+    (progress.bytes, progress.expected)
 }

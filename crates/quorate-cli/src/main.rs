@@ -36,6 +36,7 @@ mod output;
 mod panics;
 mod password;
 mod profile;
+mod progress;
 mod proxy;
 mod recover;
 mod restore;

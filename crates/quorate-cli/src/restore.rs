@@ -20,7 +20,7 @@ use crate::error::{Context as _, Error, Result};
 use crate::options::DATA_DIR;
 use crate::{output, settings};
 
-mod archived;
+pub mod archived;
 
 const EXAMPLE: &str = "\
 Example:
@@ -68,6 +68,9 @@ pub struct RestoreArgs {
     /// Show what would be read of the archive, and do nothing
     #[arg(long, requires = "at")]
     pub dry_run: bool,
+    /// With --dry-run, print JSON
+    #[arg(long, requires = "dry_run")]
+    pub json: bool,
     /// Decrypt with the identities of age in this file; can be given more than once
     #[arg(long, value_name = "FILE")]
     pub identity: Vec<PathBuf>,

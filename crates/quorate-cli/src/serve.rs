@@ -1,10 +1,12 @@
 //! `quorate serve`: runs one node in this process until it is asked to stop.
 
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use clap::Args;
 use quorate::{Ended, Node, config, config::ConfigError, types::StoreFault};
+use quorate_backup::rehearsals::{self, Rehearsals};
 use quorate_backup::schedule::{self, Plan, State};
 use quorate_http::Options;
 use quorate_server::http::HttpServer;
@@ -14,6 +16,7 @@ use rustix::process::umask;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+use crate::access::Access;
 use crate::error::{Context as _, Error, Result};
 use crate::output::print;
 use crate::stop::{self, Stop};
@@ -49,6 +52,7 @@ pub async fn run(args: &ServeArgs) -> Result<()> {
     config.check_exposed().map_err(|error| unusable(error, args.config.is_some()))?;
     config.node.archive = config.archive.open().context(|| "[archive] in the configuration")?;
     let plan = config.backup.plan(&config.node.data_dir).context(|| "[backup] in the configuration")?;
+    let rehearsals = rehearsals(&config).context(|| "[archive] in the configuration")?;
     log::begin(config.log)?;
     let mut stop = Stop::take(args.until_stdin_closes)?;
     // SQLite creates some files itself, with the permissions that the umask allows.
@@ -74,14 +78,15 @@ pub async fn run(args: &ServeArgs) -> Result<()> {
             http.open_doors(&node, node.sql(), Options::default().with_insecure(config.insecure));
         }
     }
-    let backups = plan.map(|plan| Backups::start(plan, &node, http.as_ref()));
+    let backups = plan.map(|plan| Beside::start_backups(plan, &node, http.as_ref()));
+    let rehearsals = rehearsals.map(|plan| Beside::start(|stop| rehearsals::run(plan, node.observer(), stop)));
     let ended = tokio::select! {
         ended = node.ended() => Some(ended),
         () = stop.requested() => None,
     };
     stop::end_soon("its consensus, its database, or a read");
-    if let Some(backups) = backups {
-        backups.stop().await;
+    for beside in [backups, rehearsals].into_iter().flatten() {
+        beside.stop().await;
     }
     // If the store is stuck, `stop` would wait for it, while the other nodes wait for the restart of this one.
     if !matches!(ended, Some(Ended::Store(StoreFault::Stuck(_)))) {
@@ -93,31 +98,43 @@ pub async fn run(args: &ServeArgs) -> Result<()> {
     ended.map_or(Ok(()), |ended| Err(Error::caused(format!("the node has ended: {ended}"), ended)))
 }
 
-/// The scheduled backups of this node, which run beside it.
-struct Backups {
+/// Scheduled backups or rehearsals of this node, which run beside it.
+struct Beside {
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
 
-impl Backups {
-    fn start(plan: Plan, node: &Node, http: Option<&HttpServer>) -> Self {
+impl Beside {
+    fn start_backups(plan: Plan, node: &Node, http: Option<&HttpServer>) -> Self {
         let state = Arc::<State>::default();
         if let Some(http) = http {
             http.show_backups(Arc::clone(&state));
         }
+        Self::start(|stop| schedule::run(plan, node.observer(), node.admin(), state, stop))
+    }
+
+    fn start<F: Future<Output = ()> + Send + 'static>(
+        run: impl FnOnce(Pin<Box<dyn Future<Output = ()> + Send>>) -> F,
+    ) -> Self {
         let (stop, stopped) = oneshot::channel();
         // The sender is not dropped before the node stops.
-        let stopped = async { drop(stopped.await) };
-        let task = tokio::spawn(schedule::run(plan, node.observer(), node.admin(), state, stopped));
+        let task = tokio::spawn(run(Box::pin(async { drop(stopped.await) })));
         Self { stop, task }
     }
 
-    /// Gives a backup up that is being made, so that another node can make it.
+    /// Gives up what is being made, so that another node can make it.
     async fn stop(self) {
         // The task has ended if the node has.
         let _ = self.stop.send(());
         let _ = self.task.await;
     }
+}
+
+/// Returns the scheduled rehearsals of the archive, if there are some.
+fn rehearsals(config: &ServerConfig) -> Result<Option<Rehearsals>> {
+    let Some(archive) = &config.node.archive else { return Ok(None) };
+    let client = Access::of_config(&config.node, None, None).remote();
+    config.archive.rehearsals(archive, &config.node.data_dir, client).map_err(Error::of)
 }
 
 /// Explains why no node can start with the configuration, and what to do if none was given.

@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::options::{AccessArgs, seconds};
 use crate::output;
 use crate::survey::{Survey, no_leader};
+use crate::utc;
 
 /// Moves the cursor of a terminal to its top, and clears the terminal.
 const CLEAR: &str = "\x1b[H\x1b[2J";
@@ -101,11 +102,12 @@ fn table(status: &ClusterStatus) -> String {
 /// Returns a line about the archive, if a node writes one.
 fn archive(status: &ClusterStatus) -> String {
     let Some(Archiver { node, .. }) = &status.archiver else { return String::new() };
-    let Some(Archive { archived_index, lag_seconds, failure, .. }) = &status.archive else {
+    let Some(Archive { archived_index, lag_seconds, failure, rehearsed_at, .. }) = &status.archive else {
         return format!("archive: node {node} writes it, and has not answered\n");
     };
     let failure = failure.as_ref().map_or_else(String::new, |failure| format!("; it last failed: {failure}"));
-    format!("archive: node {node} has archived up to {archived_index}, lag {lag_seconds:.1} s{failure}\n")
+    let rehearsed = rehearsed_at.map(|time| format!(", rehearsed at {}", utc::seconds_text(time))).unwrap_or_default();
+    format!("archive: node {node} has archived up to {archived_index}, lag {lag_seconds:.1} s{rehearsed}{failure}\n")
 }
 
 /// Returns a line for each group beside `main`, and one for each node that does not go on in such a group.
@@ -250,13 +252,17 @@ node  address          role         term  applied  committed  last  lag  log    
             lag: std::time::Duration::from_millis(640),
             failures: 0,
             failure: None,
+            rehearsed_at: Some(1_790_000_000),
         };
         let three = Status { archive: Some(archive), ..Status { archiver, ..node(3, 5, 100, 1) } };
         let shown = |three: Result<Status>| {
             let answers = crate::survey::Answers::from([(addr("1"), Ok(one.clone())), (addr("3"), three)]);
             table(&ClusterStatus::assemble(&one, &answers))
         };
-        assert!(shown(Ok(three)).contains("\narchive: node 3 has archived up to 97, lag 0.6 s\n"));
+        assert!(
+            shown(Ok(three))
+                .contains("\narchive: node 3 has archived up to 97, lag 0.6 s, rehearsed at 2026-09-21T14:13:20Z\n")
+        );
         assert!(shown(Err(Error::new("away"))).contains("\narchive: node 3 writes it, and has not answered\n"));
     }
 

@@ -97,7 +97,8 @@ mod tests {
             addr: format!("h:{number}"),
             tables: tables(hash),
         });
-        let verification = Verification { cluster: ClusterId(1), position: Position::default(), nodes: nodes.collect() };
+        let verification =
+            Verification { cluster: ClusterId(1), position: Position::default(), nodes: nodes.collect() };
         verdict(&verification).map_or_else(|error| error.to_string(), |()| text(&verification, 0.25))
     }
 

@@ -14,6 +14,7 @@ mod support;
 use std::path::Path;
 
 use rustix::process::Signal;
+use support::servers::Servers;
 use support::{Dev, failed, plain_sqlite, quorate, signal, succeeded, wait_until};
 use tempfile::TempDir;
 
@@ -138,4 +139,40 @@ fn a_time_is_a_state_too() {
     assert!(early.contains("too early"), "{early}");
     let wrong = failed(&quorate(&["restore", place, "--at", "yesterday"]));
     assert!(wrong.contains("is no state"), "{wrong}");
+}
+
+#[test]
+fn a_rehearsal_compares_the_archive_with_a_running_cluster() {
+    let archive = Archived::start();
+    archive.write(1);
+    let (place, data) = (text(archive.place.path()), text(archive.dev.dir.path()));
+    let said = succeeded(&quorate(&["archive", "rehearse", place, "--data-dir", data]));
+    assert!(said.contains("\n  archive  "), "{said}");
+    assert!(said.contains("all that answered hold the same"), "{said}");
+    let elsewhere = TempDir::new().unwrap();
+    let missing = failed(&quorate(&["archive", "rehearse", text(elsewhere.path()), "--data-dir", data]));
+    assert!(missing.contains("there is no archive of the cluster"), "{missing}");
+}
+
+#[test]
+fn servers_rehearse_restores_on_a_schedule() {
+    let mut servers = Servers::init(3);
+    std::fs::create_dir(servers.dir.path().join("store")).unwrap();
+    let names = ["a", "b", "c"];
+    for name in names {
+        servers.configure(name, "archive.url", "\"store\"");
+        servers.configure(name, "archive.rehearse", "\"* * * * * *\"");
+    }
+    names.iter().for_each(|name| servers.serve(name));
+    assert_eq!(servers.value("CREATE TABLE kept (x); INSERT INTO kept VALUES (7); SELECT x FROM kept"), "7");
+
+    let has = |name: &&str, event: &str| servers.said(name).contains(event);
+    wait_until("a rehearsal", || names.iter().any(|name| has(name, "event=\"rehearsed\"")));
+    assert!(!names.iter().any(|name| has(name, "rehearsal_differs")));
+    let config = servers.config("a");
+    let status = || succeeded(&quorate(&["status", "--config", text(&config)]));
+    wait_until("the status tells of it", || status().contains(", rehearsed at 2"));
+    for name in names {
+        assert!(servers.stop(name, Signal::TERM).success(), "{}", servers.said(name));
+    }
 }

@@ -112,12 +112,14 @@ pub struct Archive {
     pub failures: u64,
     /// The last failure, if nothing has succeeded since.
     pub failure: Option<String>,
+    /// When this node has last rehearsed a restore with success, in seconds since 1970.
+    pub rehearsed_at: Option<u64>,
 }
 
 impl From<&ArchiveStatus> for Archive {
     fn from(archive: &ArchiveStatus) -> Self {
-        let ArchiveStatus { archived_index, boundary_index, lag, failures, failure } = archive.clone();
-        Self { archived_index, boundary_index, lag_seconds: lag.as_secs_f64(), failures, failure }
+        let ArchiveStatus { archived_index, boundary_index, lag, failures, failure, rehearsed_at } = archive.clone();
+        Self { archived_index, boundary_index, lag_seconds: lag.as_secs_f64(), failures, failure, rehearsed_at }
     }
 }
 

@@ -16,9 +16,9 @@ use quorate::{Error, Sql};
 use quorate_env::{Rng, lock};
 use tokio::task::JoinSet;
 
+use crate::harness::Result;
 use crate::harness::cluster::Cluster;
 use crate::harness::options::Options;
-use crate::harness::Result;
 use crate::verdict::Verdict;
 
 /// How long anything may take.

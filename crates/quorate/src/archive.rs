@@ -18,11 +18,11 @@ mod rehearse;
 
 pub(crate) use fetch::fetch_unchecked;
 pub use fetch::{FetchError, FetchOptions, Fetched, fetch, only_cluster};
-pub use rehearse::{RehearseError, rehearse};
 #[doc(hidden)]
 pub use quorate_archive::Tidying;
-pub use quorate_archive::restore::{Plan, Target, TellProgress, clusters, manifest};
+pub use quorate_archive::restore::{Plan, Progress, Target, TellProgress, clusters, manifest};
 pub use quorate_archive::{ArchiveError, File, Generation, Manifest, Objects, objects};
+pub use rehearse::{RehearseError, rehearse};
 
 /// How often entries are archived, while some are written.
 pub const INTERVAL_DEFAULT: Duration = Duration::from_secs(1);

@@ -63,6 +63,8 @@ pub struct ArchiveStatus {
     pub failures: u64,
     /// The last failure, if nothing has succeeded since.
     pub failure: Option<String>,
+    /// When this node has last rehearsed a restore with success, in seconds since 1970.
+    pub rehearsed_at: Option<u64>,
 }
 
 impl Status {

@@ -117,7 +117,11 @@ mod tests {
     }
 
     fn of(nodes: Vec<VerifiedNode>) -> Verification {
-        Verification { cluster: ClusterId(1), position: Position { epoch: Epoch(1), group: GroupId::MAIN, index: 7 }, nodes }
+        Verification {
+            cluster: ClusterId(1),
+            position: Position { epoch: Epoch(1), group: GroupId::MAIN, index: 7 },
+            nodes,
+        }
     }
 
     #[test]

@@ -14,8 +14,17 @@ use crate::objects::Objects;
 use crate::reading::Reading;
 use crate::sums::Sums;
 
-/// Is told how many bytes of the files were read so far.
-pub type TellProgress = Arc<dyn Fn(u64) + Send + Sync>;
+/// How far a restore is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// How many bytes of the archive were used so far.
+    pub read: u64,
+    /// How many there are to read.
+    pub expected: u64,
+}
+
+/// Is told from time to time how far a restore is.
+pub type TellProgress = Arc<dyn Fn(Progress) + Send + Sync>;
 
 /// The database so far.
 struct Target {
@@ -42,32 +51,35 @@ impl Plan {
         progress: Option<TellProgress>,
     ) -> Result<PageSize, ArchiveError> {
         let mut target = Target { file, sums: None, last: 0 };
-        let mut read = 0_u64;
+        let mut before = 0_u64;
         for (key, described) in &self.files {
+            let tell = |read: u64| {
+                if let Some(progress) = &progress {
+                    progress(Progress { read: before.saturating_add(read), expected: self.bytes() });
+                }
+            };
             let (reading, reader) = Reading::open(env, objects, key, Some(described.length)).await?;
             target.begin(key, reader.header())?;
-            target = apply(env, key, target, reading, reader).await?;
+            target = apply(env, key, target, (reading, reader), tell).await?;
             target.check(key, described)?;
-            read = read.saturating_add(described.length);
-            if let Some(progress) = &progress {
-                progress(read);
-            }
+            before = before.saturating_add(described.length);
         }
         let empty = || ArchiveError::Missing("the plan has no files".to_owned());
         Ok(target.sums.ok_or_else(empty)?.page_size())
     }
 }
 
-/// Writes the pages of a file.
+/// Writes the pages of a file, and tells how many bytes of it have arrived.
 async fn apply(
     env: &Env,
     key: &str,
     mut target: Target,
-    mut reading: Reading,
-    mut reader: Reader<Feed>,
+    (mut reading, mut reader): (Reading, Reader<Feed>),
+    tell: impl Fn(u64),
 ) -> Result<Target, ArchiveError> {
     loop {
         reading.has_page().await?;
+        tell(reading.arrived());
         let (feed, key) = (reading.feed().clone(), key.to_owned());
         let step = move || {
             while feed.has_page() {

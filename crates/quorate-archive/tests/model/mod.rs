@@ -156,8 +156,8 @@ pub async fn restore(
     file.read_exact_at(&mut bytes, 0).unwrap();
     let mut state: Vec<[u8; PAGE]> = bytes.chunks(PAGE).map(|page| page.try_into().unwrap()).collect();
     let mut index = plan.boundary();
-    for object in &plan.segments {
-        let segment = plan.read_segment(env, &**objects, object).await?;
+    let mut segments = plan.read_segments(env, objects);
+    while let Some((_, segment)) = segments.next().await? {
         for (number, entry) in (segment.first..).zip(&segment.entries) {
             if number == index + 1 && !matches!(target, Target::Entry(end) if number > end) {
                 Change::decode(entry).apply(&mut state);

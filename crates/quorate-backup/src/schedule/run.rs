@@ -1,5 +1,6 @@
 //! Runs a plan beside a node.
 
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -66,7 +67,7 @@ enum Attempt {
 
 impl Runner {
     async fn run(&self) {
-        if let Err(error) = self.clear_scratch().await {
+        if let Err(error) = empty_dir(&self.env, &self.plan.scratch).await {
             tracing::warn!(event = "backup_scratch", %error, "cannot empty the directory for copies");
         }
         self.look(true).await;
@@ -78,9 +79,7 @@ impl Runner {
                 return std::future::pending().await;
             };
             self.state.change(|seen| seen.next = Some(due));
-            while self.now() < due {
-                sleep(self.until(due).min(SLEEP_MAX)).await;
-            }
+            wait_until(&self.env, due).await;
             if !self.at(due).await {
                 return;
             }
@@ -233,24 +232,35 @@ impl Runner {
         Some(Place { leads: status.leader == Some(status.node), name: status.name, cluster: status.cluster })
     }
 
-    async fn clear_scratch(&self) -> Result<(), Error> {
-        let (disk, path) = (Arc::clone(self.env.disk()), self.plan.scratch.clone());
-        let clear = move || {
-            if disk.exists(&path)? {
-                disk.remove_dir_all(&path)?;
-            }
-            disk.create_dir_all(&path)
-        };
-        let path = self.plan.scratch.clone();
-        blocking(&self.env, move || clear().map_err(Error::disk(&path))).await
-    }
-
     fn now(&self) -> u64 {
         self.env.unix_nanos() / NANOS
     }
 
-    /// Returns the time until a time of the wall clock.
     fn until(&self, time: u64) -> Duration {
-        Duration::from_nanos(time.saturating_mul(NANOS).saturating_sub(self.env.unix_nanos()))
+        until(&self.env, time)
     }
+}
+
+/// Returns the time until a time of the wall clock, in seconds since 1970.
+fn until(env: &Env, time: u64) -> Duration {
+    Duration::from_nanos(time.saturating_mul(NANOS).saturating_sub(env.unix_nanos()))
+}
+
+/// Waits for a time of the wall clock, in seconds since 1970.
+pub(crate) async fn wait_until(env: &Env, time: u64) {
+    while !until(env, time).is_zero() {
+        sleep(until(env, time).min(SLEEP_MAX)).await;
+    }
+}
+
+/// Creates a directory, or empties it.
+pub(crate) async fn empty_dir(env: &Env, path: &Path) -> Result<(), Error> {
+    let (disk, named, path) = (Arc::clone(env.disk()), path.to_path_buf(), path.to_path_buf());
+    let empty = move || {
+        if disk.exists(&path)? {
+            disk.remove_dir_all(&path)?;
+        }
+        disk.create_dir_all(&path)
+    };
+    blocking(env, move || empty().map_err(Error::disk(&named))).await
 }

@@ -5,14 +5,17 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use chrono::DateTime;
-use quorate::archive::{self, FetchOptions, Objects, Plan, Target};
+use quorate::archive::{self, FetchOptions, Fetched, Objects, Plan, Progress, Target};
 use quorate::restore::from_archive;
+use quorate::types::ClusterId;
 use quorate_env::Env;
 use quorate_shell::format::size;
+use serde_json::json;
 
 use super::{Place, RestoreArgs, cluster, failure};
 use crate::error::{Error, Result};
 use crate::output;
+use crate::progress::Line;
 
 /// Restores the state that `at` names, or says what would be read.
 pub async fn run(args: &RestoreArgs, at: &str, begun: Instant) -> Result<()> {
@@ -22,24 +25,34 @@ pub async fn run(args: &RestoreArgs, at: &str, begun: Instant) -> Result<()> {
     options.target = Some(target(at)?);
     options.cluster = args.cluster.as_deref().map(cluster).transpose()?;
     if args.dry_run {
-        return output::print(&plan(&objects, &options).await?);
+        let plan = plan(&objects, &options).await?;
+        return output::print(&if args.json { as_json(&plan) } else { as_text(&plan) });
     }
+    let line = Line::begin();
+    options.progress = line.teller(bytes);
     if let Some(file) = &args.output {
         options.is_plain = true;
-        return output::print(&write(&objects, file, &options).await?);
+        let fetched = archive::fetch(&objects, file, &options).await;
+        drop(line);
+        return output::print(&fetched_text(file, &fetched.map_err(Error::of)?, begun));
     }
     let place = Place::find(args)?;
     let restored = from_archive(&objects, &options, &place.config, &place.options(args)).await;
+    drop(line);
     let restored = restored.map_err(|error| failure(error, args.plain))?;
     output::print(&place.text(&restored, begun.elapsed().as_secs_f64()))
 }
 
-async fn plan(objects: &Arc<dyn Objects>, options: &FetchOptions) -> Result<String> {
+async fn plan(objects: &Arc<dyn Objects>, options: &FetchOptions) -> Result<Plan> {
     let cluster = archive::only_cluster(&**objects, options.cluster).await.map_err(Error::of)?;
     let target = options.target.unwrap_or(Target::Latest);
-    let plan = Plan::make(&Env::real(), objects, cluster.0, target).await.map_err(Error::of)?;
+    Plan::make(&Env::real(), objects, cluster.0, target).await.map_err(Error::of)
+}
+
+fn as_text(plan: &Plan) -> String {
     let mut text = format!(
-        "cluster {cluster}, epoch {}: the database after entry {}, and the entries up to {}\n",
+        "cluster {}, epoch {}: the database after entry {}, and the entries up to {}\n",
+        ClusterId(plan.cluster),
         plan.epoch,
         plan.boundary(),
         plan.last()
@@ -52,13 +65,32 @@ async fn plan(objects: &Arc<dyn Objects>, options: &FetchOptions) -> Result<Stri
     }
     let objects = plan.files.len().saturating_add(plan.segments.len());
     text.push_str(&format!("{objects} objects, {}\n", size(plan.bytes())));
-    Ok(text)
+    text
 }
 
-async fn write(objects: &Arc<dyn Objects>, file: &Path, options: &FetchOptions) -> Result<String> {
-    let fetched = archive::fetch(objects, file, options).await.map_err(Error::of)?;
-    let (position, bytes) = (fetched.position, size(fetched.bytes));
-    Ok(format!("{}: {bytes}, the database of {} at position {position}\n", file.display(), fetched.cluster))
+fn as_json(plan: &Plan) -> String {
+    let files = plan.files.iter().map(|(key, file)| json!({"key": key, "bytes": file.length}));
+    let segments = plan.segments.iter().map(
+        |segment| json!({"key": segment.key, "bytes": segment.length, "first": segment.first, "last": segment.last}),
+    );
+    let plan = json!({
+        "cluster": ClusterId(plan.cluster).to_string(), "epoch": plan.epoch, "boundary": plan.boundary(),
+        "last": plan.last(), "bytes": plan.bytes(), "files": files.collect::<Vec<_>>(),
+        "segments": segments.collect::<Vec<_>>(),
+    });
+    format!("{plan:#}\n")
+}
+
+fn fetched_text(file: &Path, fetched: &Fetched, begun: Instant) -> String {
+    let Fetched { cluster, position, bytes, .. } = fetched;
+    let seconds = begun.elapsed().as_secs_f64();
+    let bytes = size(*bytes);
+    format!("{}: {bytes}, the database of {cluster} at position {position}, in {seconds:.1} s\n", file.display())
+}
+
+/// Returns how many bytes were read, and how many are to be read.
+pub fn bytes(progress: Progress) -> (u64, u64) {
+    (progress.read, progress.expected)
 }
 
 /// Parses which state is wanted.

@@ -2,19 +2,25 @@
 //!
 //! Invariant: what can't be used is refused when the configuration is read, before the node starts.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use quorate::ClientConfig;
 use quorate::archive::{Archive, BOUNDARY_DEFAULT, INTERVAL_DEFAULT};
 use quorate::config::{ConfigError, Key, Shown, time};
 use quorate_backup::Error;
+use quorate_backup::rehearsals::Rehearsals;
+use quorate_backup::schedule::Schedule;
 use quorate_backup::store::{Location, Store};
 
 use super::place;
 
 /// Shorter intervals would cost more requests than they are worth.
 const INTERVAL_MIN: Duration = Duration::from_millis(50);
+
+/// The directory in the data directory where restores are rehearsed.
+const REHEARSALS_DIR: &str = "rehearsals";
 
 /// The archive of a server's cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +33,8 @@ pub struct ArchiveConfig {
     pub boundary: Duration,
     /// How long states can be restored; `None` for ever.
     pub keep_for: Option<Duration>,
+    /// When a restore is rehearsed; `None` for never.
+    pub rehearse: Option<String>,
     /// The file with the credentials of the store.
     pub credentials_file: Option<PathBuf>,
 }
@@ -34,7 +42,7 @@ pub struct ArchiveConfig {
 impl Default for ArchiveConfig {
     fn default() -> Self {
         let (interval, boundary) = (INTERVAL_DEFAULT, BOUNDARY_DEFAULT);
-        Self { url: None, interval, boundary, keep_for: None, credentials_file: None }
+        Self { url: None, interval, boundary, keep_for: None, rehearse: None, credentials_file: None }
     }
 }
 
@@ -51,6 +59,23 @@ impl ArchiveConfig {
         Ok(Some(archive.with_interval(self.interval).with_boundary(self.boundary).with_keep(self.keep_for)))
     }
 
+    /// Returns the rehearsals of the archive by a node with this data directory, which reaches the cluster as `client`;
+    /// `None` if there are none.
+    ///
+    /// # Errors
+    ///
+    /// Returns why the schedule can't be used.
+    pub fn rehearsals(
+        &self,
+        archive: &Archive,
+        data_dir: &Path,
+        client: ClientConfig,
+    ) -> Result<Option<Rehearsals>, Error> {
+        let Some(schedule) = &self.rehearse else { return Ok(None) };
+        let (schedule, objects) = (schedule.parse()?, Arc::clone(&archive.objects));
+        Ok(Some(Rehearsals { schedule, objects, client, scratch: data_dir.join(REHEARSALS_DIR) }))
+    }
+
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         let refused = |text: String| Err(ConfigError::Invalid(text.into()));
         if self.url.is_none() && *self != Self::default() {
@@ -58,6 +83,9 @@ impl ArchiveConfig {
         }
         if let Some(Err(error)) = self.url.as_ref().map(|url| url.parse::<Location>()) {
             return refused(format!("'archive.url': {error}"));
+        }
+        if let Some(Err(error)) = self.rehearse.as_ref().map(|schedule| schedule.parse::<Schedule>()) {
+            return refused(format!("'archive.rehearse': {error}"));
         }
         if self.interval < INTERVAL_MIN || self.boundary < self.interval {
             return refused(format!(
@@ -99,6 +127,14 @@ impl ArchiveConfig {
                 |archive| archive.keep_for.map_or(Shown::Nothing, time),
             )
             .example("\"7 d\""),
+            Key::new(
+                "archive.rehearse",
+                "When the archiver rehearses a restore, as a cron expression in UTC: it restores the current state \
+                 below data_dir, compares each table with those of all nodes, and removes it. If not set, never.",
+                |archive: &mut Self, given| given.text().map(|schedule| archive.rehearse = Some(schedule)),
+                |archive| archive.rehearse.clone().into(),
+            )
+            .example("\"30 3 * * 0\""),
             Key::new(
                 "archive.credentials_file",
                 "A file with the credentials of the store, as lines NAME=value such as AWS_ACCESS_KEY_ID=... \

@@ -262,7 +262,8 @@ fn connections(metrics: &Metrics) -> Vec<Family> {
 }
 
 fn archive(metrics: &Metrics) -> Vec<Family> {
-    let ArchiveMetrics { create, replace, upload, read, list, delete, sent_bytes } = &metrics.archive;
+    let counted = &metrics.archive;
+    let ArchiveMetrics { create, replace, upload, read, list, delete, sent_bytes, .. } = counted;
     let requests = [
         ("create", create),
         ("replace", replace),
@@ -288,6 +289,13 @@ fn archive(metrics: &Metrics) -> Vec<Family> {
             .with_each(NONE, "verb", requests.map(|(verb, count)| (verb, count.get()))),
         counter("quorate_archive_sent_bytes_total", "Bytes that were sent to the store of the archive.")
             .with(NONE, sent_bytes.get()),
+        gauge(
+            "quorate_archive_rehearsed_timestamp_seconds",
+            "Time of the node's last successful rehearsal; 0 for none.",
+        )
+        .with(NONE, counted.rehearsed.get()),
+        counter("quorate_archive_rehearsal_failures_total", "Rehearsals that failed, or found a difference.")
+            .with(NONE, counted.rehearsal_failures.get()),
     ]
 }
 

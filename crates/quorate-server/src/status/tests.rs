@@ -93,12 +93,14 @@ fn the_archive_is_shown_by_who_writes_it() {
         lag: Duration::from_millis(1500),
         failures: 3,
         failure: Some("no bucket".to_owned()),
+        rehearsed_at: Some(1_790_000_000),
     };
     let one = Status { archiver, ..status() };
     let two = Status { node: NodeId(2), archive: Some(archive), ..one.clone() };
     let shown = |status: &Status| serde_json::to_value(NodeStatus::of(status, Duration::ZERO)).unwrap_or_default();
     let expected = json!({
         "archived_index": 88, "boundary_index": 70, "lag_seconds": 1.5, "failures": 3, "failure": "no bucket",
+        "rehearsed_at": 1_790_000_000,
     });
     assert_eq!(shown(&two)["archive"], expected);
     assert_eq!((shown(&one).get("archive"), &shown(&one)["archiver"]["node"]), (None, &json!("b")));

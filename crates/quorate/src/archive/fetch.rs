@@ -34,7 +34,7 @@ pub struct FetchOptions {
     pub is_plain: bool,
     /// The functions and collations of the program, if entries use some.
     pub extensions: Extensions,
-    /// Called from time to time with the number of bytes that were read.
+    /// Called from time to time, while pages are read.
     pub progress: Option<TellProgress>,
 }
 
@@ -175,9 +175,9 @@ async fn follow(
     drop(pages);
     let (disk, path, extensions) = (Arc::clone(env.disk()), file.to_path_buf(), options.extensions.clone());
     let mut replay = blocking(env, move || Replay::open(&disk, &path, &extensions)).await?;
-    let rejected = rejected(env, &**objects, plan).await?;
-    for object in &plan.segments {
-        let segment = plan.read_segment(env, &**objects, object).await?;
+    let rejected = rejected(env, objects, plan).await?;
+    let mut segments = plan.read_segments(env, objects);
+    while let Some((object, segment)) = segments.next().await? {
         let entries = decode(&object.key, segment, &rejected, plan.target)?;
         let is_last = entries.len() as u64 <= object.last.saturating_sub(object.first);
         replay = blocking(env, move || replay.apply(&entries).map(|()| replay)).await?;
@@ -190,10 +190,10 @@ async fn follow(
 
 /// Returns the entries of the plan that a later one rejects. The archiver may have read one of them before that was
 /// decided, at a node that the others could not reach.
-async fn rejected(env: &Env, objects: &dyn Objects, plan: &Plan) -> Result<BTreeSet<u64>, FetchError> {
+async fn rejected(env: &Env, objects: &Arc<dyn Objects>, plan: &Plan) -> Result<BTreeSet<u64>, FetchError> {
     let mut rejected = BTreeSet::new();
-    for object in &plan.segments {
-        let segment = plan.read_segment(env, objects, object).await?;
+    let mut segments = plan.read_segments(env, objects);
+    while let Some((object, segment)) = segments.next().await? {
         rejected.extend(logged(&object.key, segment)?.iter().filter_map(LoggedEntry::rejects));
     }
     Ok(rejected)

@@ -1,8 +1,9 @@
 //! What an archiver counts.
 
-use quorate_env::metrics::Counter;
+use quorate_env::metrics::{Counter, Gauge};
 
 /// What an archiver has asked of its store: requests by their kind, repeated ones of the store's own not among them.
+/// And what came of rehearsals.
 #[derive(Clone, Debug, Default)]
 pub struct ArchiveMetrics {
     /// To create an object.
@@ -19,4 +20,8 @@ pub struct ArchiveMetrics {
     pub delete: Counter,
     /// The bytes that were sent.
     pub sent_bytes: Counter,
+    /// When a restore was last rehearsed with success, in seconds since 1970; 0 for never.
+    pub rehearsed: Gauge,
+    /// How many rehearsals failed, or found a difference.
+    pub rehearsal_failures: Counter,
 }

@@ -49,8 +49,8 @@ impl RehearseError {
 
 /// Verifies a cluster and, at the same position, its archive: restores that state into `file`, compares the hash of
 /// each table with those of the nodes, and removes the file. In the result, the archive stands beside the nodes, with
-/// the id 0 and no address. `file` is replaced if it exists, and takes as much space as the database. Of `options`, only the extensions and the
-/// progress matter.
+/// the id 0 and no address. `file` is replaced if it exists, and takes as much space as the database. Of `options`,
+/// only the extensions and the progress matter.
 ///
 /// # Errors
 ///
@@ -72,7 +72,12 @@ pub async fn rehearse(
     // This checks the structure of the file too.
     blocking(&env, move || replay.finish_unsealed()).await?;
     env.disk().remove_file(file).map_err(ArchiveError::Disk).map_err(FetchError::from)?;
-    verification.nodes.push(VerifiedNode { id: NodeId(0), name: NAME.to_owned(), addr: String::new(), tables: Ok(tables) });
+    verification.nodes.push(VerifiedNode {
+        id: NodeId(0),
+        name: NAME.to_owned(),
+        addr: String::new(),
+        tables: Ok(tables),
+    });
     Ok(verification)
 }
 
@@ -82,6 +87,8 @@ async fn has_archived(
     objects: &Arc<dyn Objects>,
     (cluster, target): (ClusterId, Target),
 ) -> Result<(), FetchError> {
+    // Whoever has no archive need not wait.
+    Plan::make(env, objects, cluster.0, Target::Latest).await?;
     let end = Instant::now() + ARCHIVED_MAX;
     loop {
         match Plan::make(env, objects, cluster.0, target).await {

@@ -1,6 +1,7 @@
 //! Access to the state of a node without keeping the node alive.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -8,10 +9,16 @@ use quorate_consensus::WriteTrace;
 use tokio::sync::watch;
 
 use super::gateway::Gateway;
+use crate::archive::{self, FetchOptions, Objects, RehearseError};
 use crate::metrics::Metrics;
 use crate::readiness::NotReady;
+use crate::remote::ClientConfig;
 use crate::runtime::Runtime;
 use crate::status::Status;
+use crate::verify::Verification;
+
+/// The nanoseconds of a second.
+const NANOS: u64 = 1_000_000_000;
 
 /// Reads the state and the metrics of a node without keeping the node alive. Cheap to clone. Its methods may be called
 /// on any thread and may block briefly on a disk. A node that is stopping waits until they have returned.
@@ -45,6 +52,25 @@ impl Observer {
     /// Returns traces of writes that the node proposes from now on, while it leads; `None` once it has ended.
     pub fn write_traces(&self) -> Option<WriteTraces> {
         self.look(|gateway| WriteTraces(gateway.consensus.main().write_traces()))
+    }
+
+    /// Rehearses a restore of the cluster's archive ([`rehearse`](crate::archive::rehearse())), and shows in the status
+    /// and the metrics of this node what came of it.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`rehearse`](crate::archive::rehearse()).
+    pub async fn rehearse(
+        &self,
+        client: ClientConfig,
+        objects: &Arc<dyn Objects>,
+        file: impl AsRef<Path>,
+        options: &FetchOptions,
+    ) -> Result<Verification, RehearseError> {
+        let rehearsed = archive::rehearse(client, objects, file, options).await;
+        let is_sound = rehearsed.as_ref().is_ok_and(Verification::is_sound);
+        let _ = self.look(|gateway| gateway.archive.rehearsed(is_sound, gateway.env.unix_nanos() / NANOS));
+        rehearsed
     }
 
     /// Runs `look` on the node. The reference to the node is released before the runtime may end.

@@ -120,19 +120,22 @@ pub(crate) struct WireArchive {
     pub failures: u64,
     #[prost(string, optional, tag = "5")]
     pub failure: Option<String>,
+    #[prost(uint64, optional, tag = "6")]
+    pub rehearsed_at: Option<u64>,
 }
 
 impl From<ArchiveStatus> for WireArchive {
     fn from(archive: ArchiveStatus) -> Self {
-        let ArchiveStatus { archived_index, boundary_index, lag, failures, failure } = archive;
-        Self { archived_index, boundary_index, lag_millis: millis(lag), failures, failure }
+        let ArchiveStatus { archived_index, boundary_index, lag, failures, failure, rehearsed_at } = archive;
+        Self { archived_index, boundary_index, lag_millis: millis(lag), failures, failure, rehearsed_at }
     }
 }
 
 impl From<WireArchive> for ArchiveStatus {
     fn from(archive: WireArchive) -> Self {
-        let WireArchive { archived_index, boundary_index, lag_millis, failures, failure } = archive;
-        Self { archived_index, boundary_index, lag: Duration::from_millis(lag_millis), failures, failure }
+        let WireArchive { archived_index, boundary_index, lag_millis, failures, failure, rehearsed_at } = archive;
+        let lag = Duration::from_millis(lag_millis);
+        Self { archived_index, boundary_index, lag, failures, failure, rehearsed_at }
     }
 }
 

@@ -51,6 +51,7 @@ impl ArchiveState {
             lag: behind_since.map(|since| since.elapsed()).unwrap_or_default(),
             failures: *lock(&self.failures),
             failure,
+            rehearsed_at: Some(self.metrics.rehearsed.get()).filter(|time| *time > 0),
         })
     }
 
@@ -60,6 +61,14 @@ impl ArchiveState {
         let reached = progress.wait_for(|progress| progress.is_archiver && progress.archived >= index).await;
         // The sender is not dropped before `self`.
         reached.map_or(0, |progress| progress.archived)
+    }
+
+    /// Counts a rehearsal that ended at `time`, in seconds since 1970.
+    pub(crate) fn rehearsed(&self, is_sound: bool, time: u64) {
+        match is_sound {
+            true => self.metrics.rehearsed.set(time),
+            false => self.metrics.rehearsal_failures.inc(),
+        }
     }
 
     pub(super) fn update(&self, change: impl FnOnce(&mut Progress)) {
