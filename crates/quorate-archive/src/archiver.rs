@@ -106,11 +106,27 @@ impl Archiver {
     /// Returns [`ArchiveError::Fenced`] if an archiver with a higher token has done so, and [`ArchiveError::Unfit`] if
     /// the store can't keep archivers apart.
     pub async fn take(env: &Env, objects: Arc<dyn Objects>, identity: Identity) -> Result<Self, ArchiveError> {
+        Self::take_with(env, objects, identity, |_| identity.token).await
+    }
+
+    /// Takes the archive over with the token after the highest, or begins it. The token of `identity` does not count.
+    /// It is for databases for which no cluster decides who archives.
+    pub async fn take_next(env: &Env, objects: Arc<dyn Objects>, identity: Identity) -> Result<Self, ArchiveError> {
+        Self::take_with(env, objects, identity, |highest| highest.saturating_add(1)).await
+    }
+
+    async fn take_with(
+        env: &Env,
+        objects: Arc<dyn Objects>,
+        mut identity: Identity,
+        token: impl Fn(u64) -> u64,
+    ) -> Result<Self, ArchiveError> {
         let keys = Keys::new(identity.cluster, objects.litestream_folders());
         for _ in 0..TAKE_ATTEMPTS_MAX {
             let found = read_manifest(&*objects, &keys).await?;
             let manifest = found.as_ref().map(|(manifest, _)| manifest.clone());
             let mut manifest = manifest.unwrap_or_else(|| Manifest::new(identity.cluster)).next();
+            identity.token = token(manifest.token);
             if manifest.token > identity.token {
                 return Err(ArchiveError::Fenced { node: manifest.node, token: manifest.token });
             }
@@ -175,6 +191,18 @@ impl Archiver {
         let mut segments: Vec<_> = listed.iter().filter_map(|object| parse_segment(&object.key)).collect();
         segments.sort_unstable();
         Ok(segments)
+    }
+
+    /// Returns a number for the next boundary where there are no entries whose numbers it could have: one more than the
+    /// highest so far.
+    pub async fn next_index(&mut self) -> Result<u64, ArchiveError> {
+        self.settle().await?;
+        if self.chain.is_none() {
+            self.chain = self.load_chain().await?;
+        }
+        let listed = self.manifest.generations.iter().flat_map(|generation| &generation.files).map(|file| file.index);
+        let highest = listed.chain(self.chain.iter().map(|chain| chain.index)).max();
+        Ok(highest.map_or(1, |highest| highest.saturating_add(1)))
     }
 
     /// Stores consecutive entries, from number `first` on, and returns the number of the last. Those of them that are

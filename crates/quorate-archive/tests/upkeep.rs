@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use careless::Careless;
-use model::{Alone, CLUSTER, EPOCH, block_on};
+use model::{Alone, CLUSTER, Change, EPOCH, History, Node, block_on};
 use quorate_archive::objects::{Memory, Trouble, Verb};
-use quorate_archive::{ArchiveError, Archiver, Identity, Put, Tidying};
+use quorate_archive::{ArchiveError, Archiver, Identity, Objects, Put, Tidying};
 use quorate_env::Env;
 
 /// The manifest is stored, but the archiver does not hear of it, and tidies up again.
@@ -119,5 +119,29 @@ fn a_store_that_ignores_conditions_is_refused() {
         let identity = Identity { cluster: CLUSTER, epoch: EPOCH, node: 1, token: 1 };
         let taken = Archiver::take(&Env::real(), Arc::new(Careless(Memory::new())), identity).await;
         assert!(matches!(taken.map(drop), Err(ArchiveError::Unfit)));
+    });
+}
+
+#[test]
+fn the_next_archiver_needs_no_token_and_no_entries() {
+    block_on(async {
+        let (env, objects): (_, Arc<dyn Objects>) = (Env::real(), Arc::new(Memory::new()));
+        let (node, mut history) = (Node::new(1), History::new());
+        (0..4).for_each(|byte| history.push(&Change { pages: 4, writes: vec![(1, byte)] }));
+        let next = async |node| {
+            let identity = Identity { cluster: CLUSTER, epoch: EPOCH, node, token: 0 };
+            Archiver::take_next(&env, Arc::clone(&objects), identity).await.unwrap()
+        };
+        let mut first = next(1).await;
+        assert_eq!((first.manifest().token, first.next_index().await.unwrap()), (1, 1));
+        first.put_pages(node.boundary(&history, 1)).await.unwrap();
+        assert_eq!(first.next_index().await.unwrap(), 2);
+        first.put_pages(node.boundary(&history, 2)).await.unwrap();
+
+        let mut second = next(2).await;
+        assert_eq!((second.manifest().token, second.next_index().await.unwrap()), (2, 3));
+        second.put_pages(Node::new(1).boundary(&history, 3)).await.unwrap();
+        let beaten = first.put_pages(node.boundary(&history, 3)).await.unwrap_err();
+        assert!(matches!(beaten, ArchiveError::Fenced { node: 2, token: 2 }), "{beaten}");
     });
 }
