@@ -14,6 +14,7 @@ use crate::members::MembersArgs;
 use crate::migrate::MigrateArgs;
 use crate::proxy::ProxyArgs;
 use crate::recover::RecoverArgs;
+use crate::replicate::ReplicateArgs;
 use crate::restore::RestoreArgs;
 use crate::serve::ServeArgs;
 use crate::sql::SqlArgs;
@@ -52,6 +53,8 @@ pub enum Command {
     Archive(ArchiveArgs),
     /// Create a cluster from a backup or from an archive
     Restore(RestoreArgs),
+    /// Archive a SQLite database of another application while it is being written
+    Replicate(ReplicateArgs),
     /// List and change the members of a cluster: list, add, remove, replace, transfer
     Members(MembersArgs),
     /// List and change the users of a cluster: list, add, remove, role, passwd, token

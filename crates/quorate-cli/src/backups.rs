@@ -123,7 +123,7 @@ async fn prune(args: &PruneArgs) -> Result<()> {
 }
 
 /// Parses a time such as `30d`.
-fn time(text: &str) -> Result<Duration, String> {
+pub fn time(text: &str) -> Result<Duration, String> {
     const UNITS: [(&str, u64); 5] = [("s", 1), ("min", 60), ("h", 3_600), ("d", 86_400), ("w", 604_800)];
     let wrong = || format!("expected a number with s, min, h, d or w, such as 30d, not '{text}'");
     let (number, unit) =

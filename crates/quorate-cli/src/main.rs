@@ -39,6 +39,7 @@ mod profile;
 mod progress;
 mod proxy;
 mod recover;
+mod replicate;
 mod restore;
 mod serve;
 mod settings;
@@ -65,6 +66,10 @@ async fn main() -> ExitCode {
         Command::Dev(args) => dev::run(args).await,
         Command::Sql(args) => sql::run(args).await,
         Command::Import(args) => match import::run(args).await {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
+        Command::Replicate(args) => match replicate::run(args).await {
             Ok(code) => return code,
             Err(error) => Err(error),
         },

@@ -49,7 +49,7 @@ pub struct RestoreArgs {
     /// Move existing data aside, into `replaced-...` in each data directory
     #[arg(long)]
     pub replace: bool,
-    /// The file is a SQLite database, but not a backup of Quorate
+    /// The file is a SQLite database, but not a backup of Quorate; with --at, the archive is one of `quorate replicate`
     #[arg(long)]
     pub plain: bool,
     /// Restore the newest backup at the URL, which names a place and not an object
@@ -57,7 +57,7 @@ pub struct RestoreArgs {
     pub latest: bool,
     /// Restore from the archive at the URL, up to a position, the number of an entry, a time such as
     /// 2026-11-27T20:15:00Z, or latest
-    #[arg(long, value_name = "STATE", conflicts_with_all = ["latest", "plain", "identity", "passphrase_file"])]
+    #[arg(long, value_name = "STATE", conflicts_with_all = ["latest", "identity", "passphrase_file"])]
     pub at: Option<String>,
     /// The cluster, if there are archives of several at the URL
     #[arg(long, value_name = "ID", requires = "at")]
@@ -78,7 +78,7 @@ pub struct RestoreArgs {
     #[arg(long, value_name = "FILE")]
     pub passphrase_file: Option<PathBuf>,
     /// Where a backup is downloaded to [default: the directory for temporary files]
-    #[arg(long, value_name = "DIR", conflicts_with = "at")]
+    #[arg(long, value_name = "DIR")]
     pub scratch: Option<PathBuf>,
     /// The store.
     #[command(flatten)]

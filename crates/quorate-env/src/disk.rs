@@ -70,6 +70,12 @@ pub trait Disk: Send + Sync + fmt::Debug + 'static {
     /// Whether a file or directory exists at this path.
     fn exists(&self, path: &Path) -> io::Result<bool>;
 
+    /// What distinguishes the file or directory at this path from any other that exists, whatever their names are;
+    /// `None` if this disk can't tell.
+    fn identity(&self, _path: &Path) -> io::Result<Option<(u64, u64)>> {
+        Ok(None)
+    }
+
     /// Renames a file or directory, atomically replacing `to`.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 

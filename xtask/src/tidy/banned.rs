@@ -28,6 +28,8 @@ const fn only_in(allowed: &'static [&'static str], pattern: &'static str, instea
 /// import may open the user's file, because its process runs no node.
 const SQLITE_OPENERS: &[&str] = &[
     "crates/quorate-import/src/sqlite",
+    "crates/quorate-replicate/src/connections",
+    "crates/quorate-replicate/src/restore",
     "crates/quorate-sim/src/archive/restores.rs",
     "crates/quorate-sql/src/connection",
     "crates/quorate-sql/src/ffi",

@@ -10,6 +10,7 @@ use super::{Source, Tree, Violation};
 const FLOORS: &[(&str, &[&str])] = &[
     ("quorate-env", &[]),
     ("quorate-archive", &["quorate-env"]),
+    ("quorate-replicate", &["quorate-env", "quorate-archive"]),
     ("quorate-history", &[]),
     ("quorate-model", &["quorate-env"]),
     ("quorate-wal", &["quorate-env", "quorate-model"]),
@@ -55,6 +56,7 @@ const BINARY: &[&str] = &[
     "quorate",
     "quorate-backup",
     "quorate-http",
+    "quorate-replicate",
     "quorate-server",
     "quorate-import",
     "quorate-shell",

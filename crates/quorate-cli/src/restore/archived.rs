@@ -4,15 +4,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use chrono::DateTime;
+use chrono::{DateTime, SecondsFormat};
 use quorate::archive::{self, FetchOptions, Fetched, Objects, Plan, Progress, Target};
 use quorate::restore::from_archive;
 use quorate::types::ClusterId;
 use quorate_env::Env;
+use quorate_replicate::Restored;
 use quorate_shell::format::size;
 use serde_json::json;
 
-use super::{Place, RestoreArgs, cluster, failure};
+use super::{Place, RestoreArgs, Scratch, cluster, failure, into_node};
 use crate::error::{Error, Result};
 use crate::output;
 use crate::progress::Line;
@@ -27,6 +28,9 @@ pub async fn run(args: &RestoreArgs, at: &str, begun: Instant) -> Result<()> {
     if args.dry_run {
         let plan = plan(&objects, &options).await?;
         return output::print(&if args.json { as_json(&plan) } else { as_text(&plan) });
+    }
+    if args.plain {
+        return plain(args, &objects, &options, begun).await;
     }
     let line = Line::begin();
     options.progress = line.teller(bytes);
@@ -91,6 +95,26 @@ fn fetched_text(file: &Path, fetched: &Fetched, begun: Instant) -> String {
 /// Returns how many bytes were read, and how many are to be read.
 pub fn bytes(progress: Progress) -> (u64, u64) {
     (progress.read, progress.expected)
+}
+
+/// Restores a state of an archive that has only pages.
+async fn plain(args: &RestoreArgs, objects: &Arc<dyn Objects>, options: &FetchOptions, begun: Instant) -> Result<()> {
+    let target = options.target.unwrap_or(Target::Latest);
+    let cluster = options.cluster.map(|cluster| cluster.0);
+    let env = Env::real();
+    let restore = async |file: &Path| {
+        let restored = quorate_replicate::restore_pages(&env, objects, cluster, target, file).await;
+        restored.map_err(Error::of)
+    };
+    let Some(file) = &args.output else {
+        let scratch = Scratch::create(args.scratch.as_deref())?;
+        restore(&scratch.file()).await?;
+        return into_node(args, scratch.file(), begun).await;
+    };
+    let Restored { boundary, time, bytes, .. } = restore(file).await?;
+    let time = DateTime::from_timestamp_millis(time).unwrap_or_default().to_rfc3339_opts(SecondsFormat::Millis, true);
+    let (file, bytes) = (file.display(), size(bytes));
+    output::print(&format!("{file}: {bytes}, the database at boundary {boundary}, {time}\n"))
 }
 
 /// Parses which state is wanted.

@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -51,6 +51,11 @@ impl Disk for RealDisk {
             OpenMode::CreateNew => drop(options.write(true).create_new(true)),
         }
         Ok(Arc::new(RealFile { file: options.open(path)?, direct: Direct::default() }))
+    }
+
+    fn identity(&self, path: &Path) -> io::Result<Option<(u64, u64)>> {
+        let meta = fs::metadata(path)?;
+        Ok(Some((meta.dev(), meta.ino())))
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {

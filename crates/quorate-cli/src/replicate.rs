@@ -1,0 +1,164 @@
+//! `quorate replicate`: archives a SQLite database of another application while that application writes it.
+//!
+//! Invariant: this process opens the database in no other way than the follower does.
+
+use std::path::PathBuf;
+use std::process::{ExitCode, ExitStatus};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use quorate::archive::Objects;
+use quorate_backup::store::Store;
+use quorate_env::Env;
+use quorate_replicate::{Options, Status};
+use quorate_server::config::LogConfig;
+use tokio::process::{Child, Command};
+use tokio::sync::watch;
+
+use crate::backups::{StoreArgs, time};
+use crate::error::{Context as _, Error, Result};
+use crate::{log, output, restore, stop};
+
+/// The shortest interval between two boundaries.
+const INTERVAL_MIN: Duration = Duration::from_millis(10);
+
+const EXAMPLE: &str = "\
+Examples:
+  quorate replicate app.db 's3://my-bucket/app?region=eu-central-1'
+  quorate replicate app.db file:///mnt/archive --once
+  quorate replicate app.db file:///mnt/archive --keep-for 30d --exec './app --port 8080'
+  quorate restore file:///mnt/archive --at latest --plain -o app.db
+
+It runs beside the application, which goes on as before, and archives what has changed within a second. The database is
+switched to WAL mode if it is in another one. Each database needs a place of its own.";
+
+/// Options of `quorate replicate`.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLE)]
+pub struct ReplicateArgs {
+    /// How often to archive what has changed: a number with ms, s, min or h
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    interval: Duration,
+    /// Archive what has changed until now, and end
+    #[arg(long, conflicts_with = "exec")]
+    once: bool,
+    /// Run this command of the shell, pass signals on to it, and end with it
+    #[arg(long, value_name = "COMMAND")]
+    exec: Option<String>,
+    /// For how long states can be restored: a number with s, min, h, d or w [default: for ever]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    keep_for: Option<Duration>,
+    /// The archive, if there are several at the URL
+    #[arg(long, value_name = "ID")]
+    cluster: Option<String>,
+    /// The store.
+    #[command(flatten)]
+    store: StoreArgs,
+    /// The database, a file of SQLite
+    #[arg(value_name = "DATABASE")]
+    database: PathBuf,
+    /// s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, or file:///directory
+    url: String,
+}
+
+/// Runs the command. The exit code is that of the command of `--exec`, if there is one.
+pub async fn run(args: &ReplicateArgs) -> Result<ExitCode> {
+    log::begin(LogConfig::default())?;
+    let env = Env::real();
+    let store: Store = args.store.open(&args.url)?;
+    let objects: Arc<dyn Objects> = Arc::new(store);
+    let options = Options {
+        interval: args.interval,
+        keep: args.keep_for,
+        cluster: args.cluster.as_deref().map(restore::cluster).transpose()?.map(|cluster| cluster.0),
+        ..Options::default()
+    };
+    let (sender, status) = watch::channel(Status::default());
+    let mut signals = stop::Stop::take(false)?;
+    let mut child = args.exec.as_deref().map(start).transpose()?;
+    let mut ended = Ok(ExitCode::SUCCESS);
+    let until = async {
+        if args.once {
+            return;
+        }
+        match &mut child {
+            Some(child) => ended = wait(child, &mut signals).await,
+            None => signals.requested().await,
+        }
+    };
+    let replicated = quorate_replicate::replicate(&env, &args.database, objects, options, sender, until).await;
+    if replicated.is_err()
+        && let Some(child) = &mut child
+    {
+        // Without an archive the application must not go on as if there were one.
+        pass_on(child);
+        let _ = child.wait().await;
+    }
+    replicated.map_err(Error::of)?;
+    let Status { boundary, boundaries, bytes, .. } = status.borrow().clone();
+    if args.once {
+        output::print(&format!("boundary {boundary}: {boundaries} boundaries with {bytes} bytes were archived\n"))?;
+    }
+    ended
+}
+
+fn start(command: &str) -> Result<Child> {
+    let started = Command::new("/bin/sh").arg("-c").arg(command).spawn();
+    started.context(|| format!("cannot start '{command}'"))
+}
+
+/// Waits for the end of a command, and passes on what asks this process to stop.
+async fn wait(child: &mut Child, signals: &mut stop::Stop) -> Result<ExitCode> {
+    loop {
+        tokio::select! {
+            ended = child.wait() => return ended.map(exit_code).context(|| "cannot wait for the command"),
+            () = signals.requested() => {}
+        }
+        pass_on(child);
+    }
+}
+
+/// Asks a command to stop.
+fn pass_on(child: &Child) {
+    let id = child.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw);
+    if let Some(id) = id {
+        // It may have ended at this moment.
+        let _ = rustix::process::kill_process(id, rustix::process::Signal::TERM);
+    }
+}
+
+/// Returns the exit code of a command, as a shell would.
+fn exit_code(status: ExitStatus) -> ExitCode {
+    use std::os::unix::process::ExitStatusExt as _;
+
+    /// What a shell adds to the number of a signal.
+    const SIGNALLED: i32 = 128;
+    let code = status.code().or_else(|| status.signal().map(|signal| signal.saturating_add(SIGNALLED)));
+    code.and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from)
+}
+
+/// Parses an interval.
+fn interval(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("expected a number with ms, s, min or h, such as 500ms, not '{text}'");
+    let parsed = match text.strip_suffix("ms") {
+        Some(number) => number.trim().parse().map(Duration::from_millis).map_err(|_| wrong())?,
+        None => time(text).map_err(|_| wrong())?,
+    };
+    if parsed < INTERVAL_MIN { Err(format!("{text} is less than {INTERVAL_MIN:?}")) } else { Ok(parsed) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_have_units() {
+        assert_eq!(interval("1s"), Ok(Duration::from_secs(1)));
+        assert_eq!(interval("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(interval("2min"), Ok(Duration::from_secs(120)));
+        for wrong in ["", "1", "ms", "9ms", "0s", "-1s", "1y"] {
+            assert!(interval(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! The loop archives what an application writes, whatever the store does, and asks nothing of it without need.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::disallowed_methods, reason = "tests")]
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use quorate_archive::objects::{Memory, Trouble};
+use quorate_archive::restore::{Target, clusters};
+use quorate_archive::{ArchiveError, Objects};
+use quorate_env::{Env, JoinHandle, timeout};
+use quorate_replicate::{Options, ReplicateError, Status, replicate, restore_pages};
+use tempfile::TempDir;
+use tokio::sync::{oneshot, watch};
+
+mod common;
+
+use common::{App, assert_same, block_on, copy, serve, wal_of};
+
+const DEADLINE: Duration = Duration::from_secs(60);
+
+#[test]
+fn application() {
+    serve();
+}
+
+/// A database with its application.
+struct World {
+    dir: TempDir,
+    path: PathBuf,
+    app: App,
+    env: Env,
+    memory: Memory,
+}
+
+/// A loop that archives it.
+struct Running {
+    status: watch::Receiver<Status>,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<Result<(), ReplicateError>>,
+}
+
+impl World {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("app.db");
+        let mut app = App::start(&path);
+        app.run(0, "PRAGMA synchronous = NORMAL; CREATE TABLE t (v BLOB); INSERT INTO t VALUES (randomblob(9000))")
+            .unwrap();
+        Self { dir, path, app, env: Env::real(), memory: Memory::new() }
+    }
+
+    fn write(&mut self) {
+        self.app.run(0, "INSERT INTO t VALUES (randomblob(20000))").unwrap();
+    }
+
+    fn objects(&self) -> Arc<dyn Objects> {
+        Arc::new(self.memory.clone())
+    }
+
+    fn start(&self) -> Running {
+        let options = Options {
+            interval: Duration::from_millis(10),
+            checkpoint_frames: 50,
+            tidy_interval: Duration::from_millis(200),
+            ..Options::default()
+        };
+        self.start_with(options)
+    }
+
+    fn start_with(&self, options: Options) -> Running {
+        let (sender, status) = watch::channel(Status::default());
+        let (stop, stopped) = oneshot::channel::<()>();
+        let (env, path, objects) = (self.env.clone(), self.path.clone(), self.objects());
+        let task = self.env.spawn(async move {
+            replicate(&env, &path, objects, options, sender, async { drop(stopped.await) }).await
+        });
+        Running { status, stop, task }
+    }
+
+    /// Restores the last boundary, and compares it with the database.
+    async fn check(&self) {
+        let to = self.dir.path().join("restored");
+        restore_pages(&self.env, &self.objects(), None, Target::Latest, &to).await.unwrap();
+        assert_same(&std::fs::read(&to).unwrap(), &copy(&self.path), 4096);
+        std::fs::remove_file(&to).unwrap();
+    }
+}
+
+impl Running {
+    async fn until(&mut self, is_reached: impl FnMut(&Status) -> bool) -> Status {
+        timeout(DEADLINE, self.status.wait_for(is_reached)).await.unwrap().unwrap().clone()
+    }
+
+    async fn stop(self) -> Result<(), ReplicateError> {
+        self.stop.send(()).unwrap();
+        self.task.await.unwrap()
+    }
+}
+
+#[test]
+fn what_is_written_is_archived_and_the_end_is_too() {
+    block_on(async {
+        let mut world = World::new();
+        let mut running = world.start();
+        for round in 1..20 {
+            world.write();
+            running.until(|status| status.boundaries >= round && status.lag.is_zero()).await;
+        }
+        world.write();
+        running.stop().await.unwrap();
+        world.check().await;
+
+        // Who begins again continues the archive.
+        let again = world.start();
+        world.write();
+        again.stop().await.unwrap();
+        world.check().await;
+        assert_eq!(clusters(&world.memory).await.unwrap().len(), 1);
+        let snapshots = world.memory.contents().keys().filter(|key| key.contains("/0009/")).count();
+        assert_eq!(snapshots, 1);
+    });
+}
+
+#[test]
+fn an_idle_database_costs_no_request() {
+    block_on(async {
+        let mut world = World::new();
+        let mut running = world.start();
+        running.until(|status| status.boundary > 0 && status.lag.is_zero()).await;
+        world.write();
+        running.until(|status| status.boundary > 1 && status.lag.is_zero()).await;
+        // Tidying up follows a boundary once.
+        let is_tidied = async |running: &mut Running| {
+            for _ in 0..60 {
+                running.status.changed().await.unwrap();
+            }
+        };
+        timeout(DEADLINE, is_tidied(&mut running)).await.unwrap();
+        let before = world.memory.requests();
+        timeout(DEADLINE, is_tidied(&mut running)).await.unwrap();
+        assert_eq!(world.memory.requests(), before);
+        running.stop().await.unwrap();
+    });
+}
+
+#[test]
+fn a_store_that_fails_delays_the_archive_and_not_the_application() {
+    block_on(async {
+        let mut world = World::new();
+        let mut running = world.start();
+        running.until(|status| status.boundary > 0).await;
+        world.memory.set_troubles(|_, _| Trouble { is_refused: true, ..Trouble::default() });
+        for _ in 0..100 {
+            world.write();
+            running.status.changed().await.unwrap();
+        }
+        let status = running.until(|status| status.errors > 0).await;
+        assert!(!status.lag.is_zero() && status.error.is_some());
+        // 100 writes are more than 500 frames, and a checkpoint is made after 50.
+        let length = std::fs::metadata(wal_of(&world.path)).unwrap().len();
+        assert!(length < 300 * 4096, "the -wal has {length} bytes");
+        world.memory.end_troubles();
+        running.until(|status| status.lag.is_zero() && status.error.is_none()).await;
+        running.stop().await.unwrap();
+        world.check().await;
+    });
+}
+
+#[test]
+fn what_was_not_answered_is_stored_although_nothing_more_happens() {
+    block_on(async {
+        let mut world = World::new();
+        let mut running = world.start();
+        let first = running.until(|status| status.boundary > 0 && status.lag.is_zero()).await;
+        world.memory.set_troubles(|_, _| Trouble { is_refused: true, ..Trouble::default() });
+        world.write();
+        running.until(|status| status.errors > first.errors).await;
+        world.memory.end_troubles();
+        running.until(|status| status.boundary > first.boundary && status.error.is_none()).await;
+        world.check().await;
+        running.stop().await.unwrap();
+    });
+}
+
+#[test]
+fn a_second_one_takes_the_archive_over() {
+    block_on(async {
+        let mut world = World::new();
+        let mut first = world.start();
+        first.until(|status| status.boundary > 0).await;
+        // Another process would hold locks of its own; the archive does not care where the second one is.
+        let other = World { memory: world.memory.clone(), ..World::new() };
+        let mut second = other.start();
+        second.until(|status| status.boundary > 0).await;
+        world.write();
+        let beaten = timeout(DEADLINE, first.task).await.unwrap().unwrap().unwrap_err();
+        assert!(matches!(beaten, ReplicateError::Archive(ArchiveError::Fenced { token: 2, .. })), "{beaten}");
+        second.stop().await.unwrap();
+        other.check().await;
+    });
+}
+
+#[test]
+fn of_several_archives_one_has_to_be_named() {
+    block_on(async {
+        let world = World::new();
+        for cluster in [1, 2] {
+            let running = world.start_with(Options { cluster: Some(cluster), ..Options::default() });
+            running.stop().await.unwrap();
+        }
+        let refused = timeout(DEADLINE, world.start().task).await.unwrap().unwrap().unwrap_err();
+        let text = refused.to_string();
+        assert!(text.contains(&format!("{:032x}, {:032x}", 1, 2)), "{text}");
+        assert!(!refused.is_retryable());
+    });
+}
+
+#[test]
+fn what_is_no_database_is_refused() {
+    block_on(async {
+        let mut world = World::new();
+        world.path = world.dir.path().join("missing.db");
+        let refused = timeout(DEADLINE, world.start().task).await.unwrap().unwrap().unwrap_err();
+        assert!(!refused.is_retryable() && !world.path.exists(), "{refused}");
+        std::fs::write(&world.path, "This is a text and not a database. ".repeat(40)).unwrap();
+        let refused = timeout(DEADLINE, world.start().task).await.unwrap().unwrap().unwrap_err();
+        assert!(!refused.is_retryable(), "{refused}");
+    });
+}
+
+#[test]
+fn a_database_that_is_put_in_its_place_is_archived_instead() {
+    block_on(async {
+        let mut world = World::new();
+        let mut running = world.start();
+        running.until(|status| status.boundary > 0).await;
+        let mut other = World::new();
+        other.write();
+        drop(other.app);
+        std::fs::write(world.dir.path().join("other.db"), copy(&other.path)).unwrap();
+        world.app.kill();
+        std::fs::remove_file(wal_of(&world.path)).unwrap();
+        std::fs::rename(world.dir.path().join("other.db"), &world.path).unwrap();
+        running.until(|status| status.boundary > 1 && status.error.is_none()).await;
+        running.stop().await.unwrap();
+        world.check().await;
+    });
+}
