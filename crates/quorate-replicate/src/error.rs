@@ -32,6 +32,12 @@ pub enum ReplicateError {
     /// Another file has the name of the database.
     #[error("the database was replaced by another file")]
     Replaced,
+    /// There is no longer a file with the name of the database.
+    #[error("the database is gone; if there is one again, it is archived instead")]
+    Gone,
+    /// The store did not answer in time when the loop had been told to stop.
+    #[error("the last changes could not be archived in time; the next start archives them")]
+    Late,
     /// The database is being changed faster than it can be looked at.
     #[error("the database changes too fast to be looked at; try again")]
     Unsteady,
@@ -59,8 +65,8 @@ impl ReplicateError {
             Self::Sqlite { source, .. } => is_passing(source),
             Self::Io { source, .. } => source.kind() != io::ErrorKind::NotFound,
             Self::Archive(error) => error.is_retryable(),
-            Self::Replaced | Self::Unsteady | Self::Busy => true,
-            Self::NotWal(_) | Self::Several(_) | Self::Unsound(_) | Self::Closed => false,
+            Self::Replaced | Self::Gone | Self::Unsteady | Self::Busy => true,
+            Self::NotWal(_) | Self::Late | Self::Several(_) | Self::Unsound(_) | Self::Closed => false,
         }
     }
 

@@ -17,12 +17,16 @@ mod boundary;
 mod connections;
 mod error;
 mod follower;
+mod following;
+mod looks;
 mod place;
 mod replicate;
 mod restore;
+mod uploads;
 mod wal;
 
 pub use error::ReplicateError;
 pub use follower::{Counts, Follower};
+pub use following::Turns;
 pub use replicate::{BACKOFF_MAX, Options, Status, replicate};
 pub use restore::{Restored, restore_pages};

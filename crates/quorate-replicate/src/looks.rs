@@ -1,0 +1,108 @@
+//! The looks at a database: whether something has changed, and whether it is time for a checkpoint.
+//!
+//! Invariant: none of this waits for the store.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use quorate_env::{Instant, lock};
+
+use crate::error::ReplicateError;
+use crate::follower::Follower;
+use crate::following::Following;
+use crate::replicate::Options;
+
+/// How long to wait after a checkpoint that has not led to a restart of the `-wal`.
+const CHECKPOINT_RETRY: Duration = Duration::from_secs(5);
+
+/// Since when something has changed that is not archived. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Behind(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    since: Option<Instant>,
+    /// Whether a boundary was taken that is not stored yet. It is no longer news, but must be stored.
+    is_taken: bool,
+}
+
+impl Behind {
+    /// Returns for how long something has changed that is not archived; zero if nothing has.
+    pub fn lag(&self) -> Duration {
+        lock(&self.0).since.map_or(Duration::ZERO, |since| Instant::now().saturating_duration_since(since))
+    }
+
+    /// Whether there is something to archive.
+    pub fn is_behind(&self) -> bool {
+        lock(&self.0).since.is_some()
+    }
+
+    /// Records that a boundary was taken.
+    pub fn taken(&self) {
+        lock(&self.0).is_taken = true;
+    }
+
+    /// Records that the boundary that was taken at `at` is stored. Whatever has changed since then is found by the next
+    /// look.
+    pub fn stored(&self, at: Instant) {
+        *lock(&self.0) = State { since: Some(at), is_taken: false };
+    }
+
+    fn looked(&self, has_news: bool, now: Instant) {
+        let mut state = lock(&self.0);
+        if has_news {
+            state.since.get_or_insert(now);
+        } else if !state.is_taken {
+            state.since = None;
+        }
+    }
+}
+
+/// What looks at a database.
+pub struct Looks {
+    following: Following,
+    behind: Behind,
+    checkpoint_frames: u32,
+    checkpoint_idle: Duration,
+    changed_at: Instant,
+    /// When a checkpoint was made last, and how many frames there were.
+    checkpointed: Option<(Instant, u32)>,
+}
+
+impl Looks {
+    pub fn new(following: Following, behind: Behind, options: &Options) -> Self {
+        let Options { checkpoint_frames, checkpoint_idle, .. } = *options;
+        Self { following, behind, checkpoint_frames, checkpoint_idle, changed_at: Instant::now(), checkpointed: None }
+    }
+
+    /// Looks at the database, and makes a checkpoint if it is time.
+    pub async fn look(&mut self) -> Result<(), ReplicateError> {
+        let has_news = self.following.with(Follower::has_news).await?;
+        let now = Instant::now();
+        if has_news {
+            self.changed_at = now;
+        }
+        self.behind.looked(has_news, now);
+        match self.checkpoint(now).await {
+            // The next look tries again.
+            Err(ReplicateError::Busy) => Ok(()),
+            made => made,
+        }
+    }
+
+    /// Makes a checkpoint if the `-wal` is long, or if nothing has happened for a while.
+    async fn checkpoint(&mut self, now: Instant) -> Result<(), ReplicateError> {
+        let (frames, left) = self.following.with(Follower::wal_frames).await?;
+        let is_idle = now.saturating_duration_since(self.changed_at) >= self.checkpoint_idle;
+        let is_due = frames >= self.checkpoint_frames || (is_idle && left > 0);
+        // Without a restart since the last one, there is either nothing to do or somebody in the way.
+        self.checkpointed = self.checkpointed.filter(|(_, then)| frames >= *then);
+        let is_early = |at: Instant| now.saturating_duration_since(at) < CHECKPOINT_RETRY;
+        let is_done = self.checkpointed.is_some_and(|(at, _)| left == 0 || is_early(at));
+        if is_due && !is_done {
+            self.following.with(Follower::checkpoint).await?;
+            self.checkpointed = Some((now, frames));
+        }
+        Ok(())
+    }
+}
