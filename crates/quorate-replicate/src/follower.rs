@@ -190,6 +190,16 @@ impl Follower {
         Ok((frames, frames.saturating_sub(copied)))
     }
 
+    /// Lets somebody else begin the `-wal` anew, if all of its frames are copied. Otherwise a checkpoint of the
+    /// application in the modes `RESTART` and `TRUNCATE` would wait for the follower, and writers for that checkpoint.
+    pub fn let_restart(&mut self) -> Result<(), ReplicateError> {
+        let Sample { frames, copied, .. } = self.sample()?;
+        if frames > 0 && copied >= frames && !self.seen.is_copied {
+            self.advance(Hold::Read)?;
+        }
+        Ok(())
+    }
+
     /// Copies the frames of the `-wal` into the main file, so that the next commit begins the `-wal` anew. Returns
     /// whether all are copied: not if others read older states, write for long, or make a checkpoint themselves.
     ///

@@ -102,6 +102,8 @@ impl Looks {
         if is_due && !is_done {
             self.following.with(Follower::checkpoint).await?;
             self.checkpointed = Some((now, frames));
+        } else if left == 0 && frames > 0 {
+            self.following.with(Follower::let_restart).await?;
         }
         Ok(())
     }

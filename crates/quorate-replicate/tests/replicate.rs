@@ -299,3 +299,24 @@ fn a_database_that_is_deleted_is_archived_again_when_there_is_one() {
         world.check().await;
     });
 }
+
+#[test]
+fn a_checkpoint_of_the_application_does_not_wait_until_it_gives_up() {
+    block_on(async {
+        let mut world = World::new();
+        let mut running = world.start_with(Options { checkpoint_frames: u32::MAX, ..World::options() });
+        // It would give up after an hour.
+        world.app.run(0, "PRAGMA busy_timeout = 3600000").unwrap();
+        for _ in 0..3 {
+            world.write();
+            let boundaries = running.status.borrow().boundaries;
+            running.until(|status| status.boundaries > boundaries && status.lag.is_zero()).await;
+            world.app.begin(0, "PRAGMA wal_checkpoint(TRUNCATE)");
+            let wal = wal_of(&world.path);
+            running.until(|_| std::fs::metadata(&wal).unwrap().len() == 0).await;
+            world.app.end().unwrap();
+        }
+        running.stop().await.unwrap();
+        world.check().await;
+    });
+}
