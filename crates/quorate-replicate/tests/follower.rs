@@ -199,6 +199,9 @@ fn boundaries_are_taken_beside_writers() {
         world.app.run(0, schema).unwrap();
         world.app.run(0, "INSERT INTO t (v) VALUES (randomblob(9000)), (randomblob(20))").unwrap();
         let mut holder = App::start(&world.path);
+        // Nobody lets the application restart the -wal while the holder waits, so that one must be more patient.
+        world.app.run(0, "PRAGMA busy_timeout = 1000").unwrap();
+        holder.run(0, "PRAGMA busy_timeout = 60000").unwrap();
         for round in 0..60 {
             world.app.begin(0, LOAD[round % LOAD.len()]);
             // Whatever moment this is, what is restored is sound.
