@@ -36,8 +36,8 @@ pub enum ReplicateError {
     #[error("the database is gone; if there is one again, it is archived instead")]
     Gone,
     /// The store did not answer in time when the loop had been told to stop.
-    #[error("the last changes could not be archived in time; the next start archives them")]
-    Late,
+    #[error("the last changes could not be archived in time; the next start archives them: {0}")]
+    Late(String),
     /// The database is being changed faster than it can be looked at.
     #[error("the database changes too fast to be looked at; try again")]
     Unsteady,
@@ -66,7 +66,7 @@ impl ReplicateError {
             Self::Io { source, .. } => source.kind() != io::ErrorKind::NotFound,
             Self::Archive(error) => error.is_retryable(),
             Self::Replaced | Self::Gone | Self::Unsteady | Self::Busy => true,
-            Self::NotWal(_) | Self::Late | Self::Several(_) | Self::Unsound(_) | Self::Closed => false,
+            Self::NotWal(_) | Self::Late(_) | Self::Several(_) | Self::Unsound(_) | Self::Closed => false,
         }
     }
 

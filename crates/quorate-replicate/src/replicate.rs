@@ -114,7 +114,7 @@ pub async fn replicate(
     }
     loop {
         // From now on, no try is put off.
-        replica.retry_at = None;
+        (replica.retry_at, replica.backoff) = (None, BACKOFF_MIN);
         let Err(error) = replica.round(&mut stop).await else { return Ok(()) };
         if !error.is_retryable() || stop.is_over() {
             return Err(error);
@@ -207,8 +207,9 @@ impl Replica {
             loop {
                 stop.wait(*interval).await;
                 // An upload may last, unless it seems that the store fails.
-                if stop.is_over() && status.borrow().error.is_some() {
-                    return ReplicateError::Late;
+                let failure = status.borrow().error.clone().filter(|_| stop.is_over());
+                if let Some(failure) = failure {
+                    return ReplicateError::Late(failure);
                 }
                 let looked = looks.look().await;
                 status.send_modify(|status| status.lag = behind.lag());

@@ -191,7 +191,7 @@ fn a_store_that_does_not_answer_keeps_neither_the_wal_nor_the_end() {
         assert!(length < 300 * 4096, "the -wal has {length} bytes");
         assert!(!running.status.borrow().lag.is_zero());
         let late = timeout(DEADLINE, running.stop()).await.unwrap().unwrap_err();
-        assert!(matches!(late, ReplicateError::Late), "{late}");
+        assert!(matches!(late, ReplicateError::Late(_)), "{late}");
         // The next one archives it.
         world.memory.end_troubles();
         world.start().stop().await.unwrap();
