@@ -9,7 +9,7 @@
 //!   [`Options::stop_wait`].
 
 use std::future::Future;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
@@ -155,6 +155,7 @@ impl<F: Future<Output = ()>> Stop<'_, F> {
 }
 
 struct Replica {
+    database: PathBuf,
     looks: Looks,
     uploads: Uploads,
     behind: Behind,
@@ -177,7 +178,8 @@ impl Replica {
         let following = Following::new(env, database.to_owned(), options.turns.clone());
         let looks = Looks::new(following.clone(), behind.clone(), &options);
         let uploads = Uploads::new(env, following, objects, options, behind.clone(), Arc::clone(&status));
-        Self { looks, uploads, behind, status, interval, backoff: BACKOFF_MIN, retry_at: None }
+        let database = database.to_owned();
+        Self { database, looks, uploads, behind, status, interval, backoff: BACKOFF_MIN, retry_at: None }
     }
 
     /// Looks at the database, and then archives what has changed and tidies up, if it is time.
@@ -231,7 +233,7 @@ impl Replica {
         self.backoff = BACKOFF_MIN;
         self.retry_at = None;
         if self.status.send_if_modified(|status| status.error.take().is_some()) {
-            tracing::info!("the database is archived again");
+            tracing::info!(database = %self.database.display(), "the database is archived again");
         }
     }
 
@@ -245,7 +247,8 @@ impl Replica {
         if !error.is_retryable() {
             return Err(error);
         }
-        tracing::warn!(%error, retry_in = ?self.backoff, "the database could not be archived");
+        let database = self.database.display();
+        tracing::warn!(%database, %error, retry_in = ?self.backoff, "the database could not be archived");
         self.retry_at = Instant::now().checked_add(self.backoff);
         self.backoff = self.backoff.saturating_mul(2).min(BACKOFF_MAX);
         Ok(())
