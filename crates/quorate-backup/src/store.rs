@@ -79,6 +79,13 @@ impl Store {
         Ok(Self { inner, prefix, location: Arc::new(location.clone()) })
     }
 
+    /// Returns a place below this one; `name` is of letters, digits, and `.`, `_`, `-` and `=`. Messages name the
+    /// location of this one.
+    #[must_use]
+    pub fn below(&self, name: &str) -> Self {
+        Self { prefix: self.path(name), ..self.clone() }
+    }
+
     /// Returns the location.
     pub fn location(&self) -> &Location {
         &self.location

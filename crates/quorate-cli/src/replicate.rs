@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use clap::Args;
 use quorate::archive::Objects;
-use quorate_backup::store::Store;
 use quorate_env::Env;
 use quorate_replicate::{Options, Status};
 use quorate_server::config::LogConfig;
@@ -20,6 +19,9 @@ use crate::backups::{StoreArgs, time};
 use crate::error::{Context as _, Error, Result};
 use crate::{log, output, restore, stop};
 
+mod config;
+mod many;
+
 /// The shortest interval between two boundaries.
 const INTERVAL_MIN: Duration = Duration::from_millis(10);
 
@@ -28,6 +30,7 @@ Examples:
   quorate replicate app.db 's3://my-bucket/app?region=eu-central-1'
   quorate replicate app.db file:///mnt/archive --once
   quorate replicate app.db file:///mnt/archive --keep-for 30d --exec './app --port 8080'
+  quorate replicate --config replicate.toml
   quorate restore file:///mnt/archive --at latest --plain -o app.db
 
 It runs beside the application, which goes on as before, and archives what has changed within a second. The database is
@@ -55,26 +58,21 @@ pub struct ReplicateArgs {
     /// The store.
     #[command(flatten)]
     store: StoreArgs,
+    /// Archive the databases and directories in this file (see docs/replicate.md)
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["interval", "keep_for", "cluster", "credentials_file"])]
+    config: Option<PathBuf>,
     /// The database, a file of SQLite
-    #[arg(value_name = "DATABASE")]
-    database: PathBuf,
+    #[arg(value_name = "DATABASE", required_unless_present = "config", conflicts_with = "config")]
+    database: Option<PathBuf>,
     /// s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, or file:///directory
-    url: String,
+    #[arg(required_unless_present = "config")]
+    url: Option<String>,
 }
 
 /// Runs the command. The exit code is that of the command of `--exec`, if there is one.
 pub async fn run(args: &ReplicateArgs) -> Result<ExitCode> {
     log::begin(LogConfig::default())?;
     let env = Env::real();
-    let store: Store = args.store.open(&args.url)?;
-    let objects: Arc<dyn Objects> = Arc::new(store);
-    let options = Options {
-        interval: args.interval,
-        keep: args.keep_for,
-        cluster: args.cluster.as_deref().map(restore::cluster).transpose()?.map(|cluster| cluster.0),
-        ..Options::default()
-    };
-    let (sender, status) = watch::channel(Status::default());
     let mut signals = stop::Stop::take(false)?;
     let mut child = args.exec.as_deref().map(start).transpose()?;
     let mut ended = Ok(ExitCode::SUCCESS);
@@ -87,7 +85,10 @@ pub async fn run(args: &ReplicateArgs) -> Result<ExitCode> {
             None => signals.requested().await,
         }
     };
-    let replicated = quorate_replicate::replicate(&env, &args.database, objects, options, sender, until).await;
+    let replicated = match &args.config {
+        Some(file) => many::replicate(&env, &config::read(file)?, until).await,
+        None => one(&env, args, until).await,
+    };
     if replicated.is_err()
         && let Some(child) = &mut child
     {
@@ -95,12 +96,28 @@ pub async fn run(args: &ReplicateArgs) -> Result<ExitCode> {
         pass_on(child);
         let _ = child.wait().await;
     }
-    replicated.map_err(Error::of)?;
-    let Status { boundary, boundaries, bytes, .. } = status.borrow().clone();
+    let told = replicated?;
     if args.once {
-        output::print(&format!("boundary {boundary}: {boundaries} boundaries with {bytes} bytes were archived\n"))?;
+        output::print(&told)?;
     }
     ended
+}
+
+/// Archives the database of the arguments. Returns what to tell about it.
+async fn one(env: &Env, args: &ReplicateArgs, until: impl Future<Output = ()>) -> Result<String> {
+    let missing = || Error::new("name a database and a URL, or --config");
+    let (database, url) = args.database.as_ref().zip(args.url.as_ref()).ok_or_else(missing)?;
+    let objects: Arc<dyn Objects> = Arc::new(args.store.open(url)?);
+    let options = Options {
+        interval: args.interval,
+        keep: args.keep_for,
+        cluster: args.cluster.as_deref().map(restore::cluster).transpose()?.map(|cluster| cluster.0),
+        ..Options::default()
+    };
+    let (sender, status) = watch::channel(Status::default());
+    quorate_replicate::replicate(env, database, objects, options, sender, until).await.map_err(Error::of)?;
+    let Status { boundary, boundaries, bytes, .. } = status.borrow().clone();
+    Ok(format!("boundary {boundary}: {boundaries} boundaries with {bytes} bytes were archived\n"))
 }
 
 fn start(command: &str) -> Result<Child> {

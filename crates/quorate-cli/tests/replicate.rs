@@ -47,8 +47,12 @@ impl World {
 
     /// Returns the values in what is restored.
     fn restored(&self) -> String {
+        self.restored_from(&self.url())
+    }
+
+    fn restored_from(&self, url: &str) -> String {
         let file = self.path("restored.db");
-        succeeded(&quorate(&["restore", &self.url(), "--at", "latest", "--plain", "-o", &file]));
+        succeeded(&quorate(&["restore", url, "--at", "latest", "--plain", "-o", &file]));
         let values = values(Path::new(&file));
         std::fs::remove_file(&file).unwrap();
         values
@@ -56,7 +60,11 @@ impl World {
 
     /// Whether there is something to restore.
     fn has_boundary(&self) -> bool {
-        quorate(&["restore", &self.url(), "--at", "latest", "--dry-run"]).status.success()
+        Self::has_boundary_at(&self.url())
+    }
+
+    fn has_boundary_at(url: &str) -> bool {
+        quorate(&["restore", url, "--at", "latest", "--dry-run"]).status.success()
     }
 
     /// The replica of Litestream in the archive.
@@ -121,6 +129,50 @@ fn stock_litestream_restores_the_archive() {
     succeeded(&quorate(&["restore", &world.url(), "--at", "latest", "--plain", "-o", &ours]));
     assert!(std::fs::read(&file).unwrap() == std::fs::read(&ours).unwrap());
     assert_eq!(values(Path::new(&file)), "a,b,c");
+}
+
+#[test]
+fn databases_of_a_configuration_are_archived_and_new_files_too() {
+    let world = World::new();
+    world.write("a");
+    std::fs::create_dir(world.path("tenants")).unwrap();
+    std::fs::create_dir(world.path("places")).unwrap();
+    let tenant = |name: &str| {
+        let tenant = Connection::open(world.dir.path().join("tenants").join(name)).unwrap();
+        tenant.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE t (v TEXT)").unwrap();
+        tenant.execute("INSERT INTO t VALUES (?1)", [name]).unwrap();
+        tenant
+    };
+    let _one = tenant("one.db");
+    std::fs::write(world.path("tenants/text.db"), "This is no database. ".repeat(100)).unwrap();
+    std::fs::write(world.path("tenants/other"), "This is not meant.").unwrap();
+    let config = "interval = \"20 ms\"\n[[database]]\npath = \"app.db\"\nurl = \"archive\"\n\
+                  [[directory]]\npath = \"tenants\"\npattern = \"*.db\"\nurl = \"places\"\n";
+    std::fs::write(world.path("replicate.toml"), config).unwrap();
+    let start = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
+        command.args(["replicate", "--config", &world.path("replicate.toml")]).spawn().unwrap()
+    };
+    let restored = |place: &str| world.restored_from(&format!("file://{}", world.path(place)));
+
+    let mut killed = start();
+    let has_boundary = |place: &str| World::has_boundary_at(&format!("file://{}", world.path(place)));
+    support::wait_until("the first boundaries", || has_boundary("places/one.db") && world.has_boundary());
+    let _two = tenant("t wo.db");
+    support::wait_until("a boundary of the new file", || has_boundary("places/t=20wo.db"));
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    world.write("b");
+
+    let mut stopped = start();
+    support::wait_until("the next boundary", || world.restored() == "a,b");
+    world.write("c");
+    support::signal(stopped.id().try_into().unwrap(), rustix::process::Signal::TERM);
+    // One file is no database, and that is an error at the end.
+    assert_eq!(stopped.wait().unwrap().code(), Some(1));
+    assert_eq!(world.restored(), "a,b,c");
+    assert_eq!((restored("places/one.db"), restored("places/t=20wo.db")), ("one.db".into(), "t wo.db".into()));
+    assert!(!Path::new(&world.path("places/other")).exists());
 }
 
 /// Returns the installed program, or `None`, with a message, if it is not installed.

@@ -146,7 +146,7 @@ impl Store {
     /// Locks the folder of an object in a directory, against all other processes.
     fn lock_folder(&self, key: &str) -> Result<Box<dyn DirLock>, ObjectsError> {
         let folder = key.rsplit_once('/').map_or("", |(folder, _)| folder);
-        let path = self.location.dir.join(FilePath::new(folder));
+        let path = self.location.dir.join(FilePath::new(self.path(folder).as_ref()));
         let env = Env::current().unwrap_or_else(Env::real);
         env.disk().lock_dir(&path).map_err(|error| ObjectsError {
             what: format!("lock the folder of '{key}'"),
