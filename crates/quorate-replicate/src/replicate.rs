@@ -240,12 +240,17 @@ impl Replica {
     /// Records the result of a round. Returns an error that will not pass.
     fn record(&mut self, result: Result<(), ReplicateError>) -> Result<(), ReplicateError> {
         let Err(error) = result else { return Ok(()) };
+        // A look that fails does not wait for the next try. It is not told again and again.
+        let is_told = self.retry_at.is_some_and(|at| Instant::now() < at);
         self.status.send_modify(|status| {
-            status.errors = status.errors.saturating_add(1);
+            status.errors = status.errors.saturating_add(u64::from(!is_told));
             status.error = Some(error.to_string());
         });
         if !error.is_retryable() {
             return Err(error);
+        }
+        if is_told {
+            return Ok(());
         }
         let database = self.database.display();
         tracing::warn!(%database, %error, retry_in = ?self.backoff, "the database could not be archived");

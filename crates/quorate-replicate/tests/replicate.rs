@@ -292,6 +292,11 @@ fn a_database_that_is_deleted_is_archived_again_when_there_is_one() {
         }
         let gone = running.until(|status| status.error.is_some()).await;
         assert!(gone.error.unwrap().contains("the database is gone"));
+        // It is looked for all the time, but told only now and then.
+        for _ in 0..30 {
+            running.status.changed().await.unwrap();
+        }
+        assert!(running.status.borrow().errors < gone.errors + 10);
         world.app = App::start(&world.path);
         world.app.run(0, "CREATE TABLE u (v BLOB); INSERT INTO u VALUES (randomblob(5000))").unwrap();
         running.until(|status| status.boundary > gone.boundary && status.error.is_none()).await;
