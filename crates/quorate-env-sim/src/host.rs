@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use quorate_env::signal::Signal;
 use quorate_env::worker::{Ended, Step, Worker};
-use quorate_env::{BoxTask, Env, Host, Rng, lock, sleep, timeout, yield_now};
+use quorate_env::{BoxTask, Env, Host, Priority, Rng, lock, sleep, timeout, yield_now};
 use tokio::task::AbortHandle;
 
 use crate::scheduler::Scheduler;
@@ -167,7 +167,7 @@ impl SimHost {
 }
 
 impl Host for SimHost {
-    fn run_task(&self, env: &Env, _name: &str, task: BoxTask) -> io::Result<()> {
+    fn run_task(&self, env: &Env, _name: &str, _priority: Priority, task: BoxTask) -> io::Result<()> {
         drop(env.spawn(task));
         Ok(())
     }

@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 use crate::disk::{Disk, RealDisk};
 use crate::host::{Host, RealHost, Usage};
 use crate::net::{Net, RealNet};
+use crate::priority::Priority;
 use crate::rng::Rng;
 use crate::signal::Signal;
 use crate::task::{self, JoinHandle};
@@ -144,11 +145,27 @@ impl Env {
     where
         F: Future<Output: Send + 'static> + Send + 'static,
     {
+        self.run(name, Priority::Urgent, future)
+    }
+
+    /// Does the same with a low priority, also for what the runtime does on other threads: whatever else the process
+    /// does comes first.
+    pub fn start_background<F>(&self, name: &str, future: F) -> io::Result<()>
+    where
+        F: Future<Output: Send + 'static> + Send + 'static,
+    {
+        self.run(name, Priority::Background, future)
+    }
+
+    fn run<F>(&self, name: &str, priority: Priority, future: F) -> io::Result<()>
+    where
+        F: Future<Output: Send + 'static> + Send + 'static,
+    {
         let task = async move {
             let last: Box<dyn Send> = Box::new(future.await);
             last
         };
-        self.0.host.run_task(self, name, Box::pin(task))
+        self.0.host.run_task(self, name, priority, Box::pin(task))
     }
 
     /// Runs a worker on its own thread until it is [`Done`](crate::worker::Step::Done).

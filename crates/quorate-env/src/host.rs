@@ -38,7 +38,7 @@ pub struct Usage {
 pub trait Host: Send + Sync + fmt::Debug {
     /// Runs a task concurrently with everything else. A host with threads runs it on its own runtime, and drops its
     /// result after everything that the task leaves on the runtime.
-    fn run_task(&self, env: &Env, name: &str, task: BoxTask) -> io::Result<()>;
+    fn run_task(&self, env: &Env, name: &str, priority: Priority, task: BoxTask) -> io::Result<()>;
 
     /// Runs a worker until it is done, then drops the worker, then `ended`.
     fn run_worker(
@@ -73,11 +73,13 @@ pub trait Host: Send + Sync + fmt::Debug {
 pub struct RealHost;
 
 impl Host for RealHost {
-    fn run_task(&self, env: &Env, name: &str, task: BoxTask) -> io::Result<()> {
+    fn run_task(&self, env: &Env, name: &str, priority: Priority, task: BoxTask) -> io::Result<()> {
+        // Only the runtime's own thread is urgent.
+        let of_others = if priority == Priority::Background { priority } else { Priority::Usual };
         let mut builder = tokio::runtime::Builder::new_current_thread();
-        let runtime = builder.enable_all().on_thread_start(|| Priority::Usual.take()).build()?;
+        let runtime = builder.enable_all().on_thread_start(move || of_others.take()).build()?;
         let env = env.clone();
-        start_thread(name, Priority::Urgent, move || {
+        start_thread(name, priority, move || {
             let last = runtime.block_on(task::Scoped::new(&env, task));
             drop(runtime);
             drop(last);
@@ -200,5 +202,20 @@ mod tests {
         // Without the permission to raise a priority, all three are equal.
         let [before, urgent, after] = nice[..] else { unreachable!("{nice:?}") };
         assert!(urgent <= before && after == before, "{nice:?}");
+    }
+
+    #[test]
+    fn what_runs_in_the_background_has_a_low_priority() {
+        let nice = || getpriority_process(None).unwrap();
+        let (sender, received) = channel();
+        let env = Env::real();
+        let inside = env.clone();
+        let task = async move {
+            let of_pool = inside.blocking(nice).await.unwrap();
+            sender.send([nice(), of_pool]).unwrap();
+        };
+        env.start_background("background-test", task).unwrap();
+        let [of_task, of_pool] = received.recv().unwrap();
+        assert_eq!((of_task, of_pool), (of_pool, (nice() + 10).min(19)));
     }
 }

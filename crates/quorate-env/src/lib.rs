@@ -39,6 +39,7 @@ pub use env::{Env, Parts, WallClock};
 pub use host::{AbortHandle, BoxTask, Host, RealHost, Usage};
 pub use lock::{lock, unpoisoned};
 pub use machine::{host_name, memory_room, thread_time};
+pub use priority::Priority;
 pub use rng::Rng;
 pub use task::{Elapsed, Instant, JoinHandle, Sleep, Timeout, sleep, sleep_until, timeout, timeout_at, yield_now};
 pub use throttle::Throttle;

@@ -2,7 +2,7 @@
 //!
 //! The steps of the core, the log's writer and the leader's SQL writer are short, and other threads wait for them. At
 //! equal priority each step could wait for a time slice of a thread in a long computation. Usually only a privileged
-//! process may raise a thread's priority; otherwise priorities stay unchanged.
+//! process may raise a thread's priority; otherwise it stays as it is. Any process may lower one.
 //!
 //! Invariant: a thread has the priority given at its start or requested by its worker, not that of the thread that
 //! started it.
@@ -16,9 +16,14 @@ use crate::worker::Worker;
 /// The difference in nice value between an urgent thread and the process.
 const URGENT_NICE: i32 = -10;
 
+/// The same of a thread in the background.
+const BACKGROUND_NICE: i32 = 10;
+
 /// The priority of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Priority {
+pub enum Priority {
+    /// Lower than the process's, for a thread whose work nobody waits for soon.
+    Background,
     /// The priority of the process.
     Usual,
     /// Higher than the process's, for a thread whose work others wait for.
@@ -41,6 +46,7 @@ impl Priority {
         }
         let usual = *USUAL.get_or_init(|| getpriority_process(None).unwrap_or(0));
         let nice = match self {
+            Self::Background => usual.saturating_add(BACKGROUND_NICE),
             Self::Usual => usual,
             Self::Urgent => usual.saturating_add(URGENT_NICE),
         };

@@ -24,7 +24,7 @@ use quorate::sim::SimHooks;
 use quorate::users::UserRole;
 use quorate_env::signal::Signal;
 use quorate_env::worker::{Ended, Worker};
-use quorate_env::{BoxTask, Env, Host, RealHost};
+use quorate_env::{BoxTask, Env, Host, Priority, RealHost};
 use quorate_http::Options;
 use quorate_server::http::{ASKS_MAX, CONNECTIONS_MAX, HttpServer, serve, serve_in};
 use serde_json::{Value, json};
@@ -183,8 +183,8 @@ fn concurrent_clients_are_all_answered() {
 struct Hanging(Mutex<Vec<Box<dyn FnOnce() + Send>>>);
 
 impl Host for Hanging {
-    fn run_task(&self, env: &Env, name: &str, task: BoxTask) -> io::Result<()> {
-        RealHost.run_task(env, name, task)
+    fn run_task(&self, env: &Env, name: &str, priority: Priority, task: BoxTask) -> io::Result<()> {
+        RealHost.run_task(env, name, priority, task)
     }
 
     fn run_worker(&self, env: &Env, name: &str, worker: Box<dyn Worker>, bell: Signal, end: Ended) -> io::Result<()> {

@@ -52,7 +52,7 @@ impl Archiving {
             gateway: Arc::downgrade(gateway),
             archive,
         };
-        env.start_runtime("archiver", async move {
+        env.start_background("archiver", async move {
             // The future is dropped, with all that it holds of the store, before the end is told.
             drop(select(node.run().boxed(), stopping).await);
             end

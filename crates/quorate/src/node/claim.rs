@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use quorate_env::disk::{DirLock, make_dir};
 use quorate_env::worker::{Ended, Signal, Step, Worker};
-use quorate_env::{AbortHandle, BoxTask, Env, Host, Instant, Usage, lock, sleep};
+use quorate_env::{AbortHandle, BoxTask, Env, Host, Instant, Priority, Usage, lock, sleep};
 
 use crate::error::StartError;
 
@@ -87,8 +87,8 @@ impl Drop for Claim {
 }
 
 impl Host for ClaimedHost {
-    fn run_task(&self, env: &Env, name: &str, task: BoxTask) -> io::Result<()> {
-        self.host.run_task(env, name, task)
+    fn run_task(&self, env: &Env, name: &str, priority: Priority, task: BoxTask) -> io::Result<()> {
+        self.host.run_task(env, name, priority, task)
     }
 
     fn run_worker(
