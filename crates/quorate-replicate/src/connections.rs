@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
@@ -15,8 +16,11 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use crate::error::ReplicateError;
 use crate::wal::Header;
 
-/// How long SQLite waits for a lock. The writer's lock is asked for again later.
-const LOCK_WAIT: Duration = Duration::from_secs(1);
+/// How often SQLite asks for a lock, and how long it waits in between: half a second in all. The waits are much shorter
+/// than those of SQLite itself, because an application that commits all the time leaves the lock only for moments. The
+/// writer's lock is asked for again later.
+const LOCK_TRIES_MAX: i32 = 2500;
+const LOCK_PAUSE: Duration = Duration::from_micros(200);
 
 /// What the application sees of a connection: nothing is cached, because nothing but the header is read.
 const SETTINGS: &str = "PRAGMA wal_autocheckpoint = 0; PRAGMA cache_size = 8; PRAGMA mmap_size = 0";
@@ -121,9 +125,18 @@ impl Connections {
     /// Returns the number of committed frames in the `-wal`, and how many of them are copied into the main file.
     pub fn frames(&self) -> Result<(u32, u32), ReplicateError> {
         let during = "ask for the length of the -wal";
-        // This mode copies nothing and takes no lock.
-        let asked = self.control.query_row("PRAGMA wal_checkpoint(NOOP)", [], |row| Ok((row.get(1)?, row.get(2)?)));
-        let (frames, copied): (i64, i64) = asked.map_err(ReplicateError::sqlite(during))?;
+        // This mode copies nothing. It is busy while somebody else begins the `-wal` anew.
+        let ask = || {
+            let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+            self.control.query_row("PRAGMA wal_checkpoint(NOOP)", [], row).map_err(ReplicateError::sqlite(during))
+        };
+        let (mut is_busy, mut frames, mut copied): (bool, i64, i64) = ask()?;
+        for tries in 0..LOCK_TRIES_MAX {
+            if !is_busy || !wait(tries) {
+                break;
+            }
+            (is_busy, frames, copied) = ask()?;
+        }
         let not_wal = |_| ReplicateError::NotWal("unknown".to_owned());
         Ok((u32::try_from(frames).map_err(not_wal)?, u32::try_from(copied).map_err(not_wal)?))
     }
@@ -143,11 +156,17 @@ impl Connections {
     }
 }
 
+/// Waits before the next try to take a lock. Returns whether there is to be one.
+fn wait(tries: i32) -> bool {
+    thread::park_timeout(LOCK_PAUSE);
+    tries < LOCK_TRIES_MAX
+}
+
 fn connect(path: &Path) -> Result<Connection, ReplicateError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let failed = ReplicateError::sqlite("open the database");
-    let connection = Connection::open_with_flags(path, flags).map_err(&failed)?;
-    connection.busy_timeout(LOCK_WAIT).map_err(&failed)?;
+    let mut connection = Connection::open_with_flags(path, flags).map_err(&failed)?;
+    connection.busy_handler(Some(wait)).map_err(&failed)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(&failed)?;
     connection.execute_batch(SETTINGS).map_err(&failed)?;
     Ok(connection)

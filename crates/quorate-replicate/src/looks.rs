@@ -5,7 +5,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use quorate_env::{Instant, lock};
+use quorate_env::{Instant, lock, sleep};
 
 use crate::error::ReplicateError;
 use crate::follower::Follower;
@@ -14,6 +14,10 @@ use crate::replicate::Options;
 
 /// How long to wait after a checkpoint that has not led to a restart of the `-wal`.
 const CHECKPOINT_RETRY: Duration = Duration::from_secs(5);
+
+/// How often a checkpoint is tried at a look, and the pause in between.
+const CHECKPOINT_TRIES_MAX: u32 = 20;
+const CHECKPOINT_PAUSE: Duration = Duration::from_millis(5);
 
 /// Since when something has changed that is not archived. Clones share it.
 #[derive(Clone, Debug, Default)]
@@ -100,7 +104,15 @@ impl Looks {
         let is_early = |at: Instant| now.saturating_duration_since(at) < CHECKPOINT_RETRY;
         let is_done = self.checkpointed.is_some_and(|(at, _)| left == 0 || is_early(at));
         if is_due && !is_done {
-            self.following.with(Follower::checkpoint).await?;
+            // A busy application is in the way at most moments, and not for long: each of its commits makes a
+            // checkpoint when the `-wal` is long. A `-wal` that is not begun anew grows, and then every commit is
+            // slower.
+            for _ in 0..CHECKPOINT_TRIES_MAX {
+                if self.following.with(Follower::checkpoint).await? {
+                    break;
+                }
+                sleep(CHECKPOINT_PAUSE).await;
+            }
             self.checkpointed = Some((now, frames));
         } else if left == 0 && frames > 0 {
             self.following.with(Follower::let_restart).await?;

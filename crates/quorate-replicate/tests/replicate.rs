@@ -19,6 +19,9 @@ use common::{App, assert_same, block_on, copy, serve, wal_of};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
+/// How often an application commits without a pause.
+const COMMITS: usize = 20_000;
+
 #[test]
 fn application() {
     serve();
@@ -321,6 +324,24 @@ fn a_checkpoint_of_the_application_does_not_wait_until_it_gives_up() {
             running.until(|_| std::fs::metadata(&wal).unwrap().len() == 0).await;
             world.app.end().unwrap();
         }
+        running.stop().await.unwrap();
+        world.check().await;
+    });
+}
+
+#[test]
+fn the_wal_of_a_busy_application_does_not_grow() {
+    block_on(async {
+        let world = World::new();
+        let options = Options { checkpoint_frames: Options::default().checkpoint_frames, ..World::options() };
+        let mut running = world.start_with(options);
+        running.until(|status| status.boundary > 0).await;
+        // Each is a commit, and makes a checkpoint of its own when the `-wal` has 1000 pages.
+        let mut busy = App::start(&world.path);
+        let write = move || busy.run(0, &"INSERT INTO t VALUES (randomblob(100));".repeat(COMMITS));
+        world.env.blocking(write).await.unwrap().unwrap();
+        let bytes = std::fs::metadata(wal_of(&world.path)).unwrap().len();
+        assert!(bytes < COMMITS as u64 * 4096 / 4, "{bytes}");
         running.stop().await.unwrap();
         world.check().await;
     });
