@@ -2,8 +2,9 @@
 //! is measured and how, and which conclusions the figures do not allow.
 //!
 //! The measurements are in the package `harness`. This package contains the systems that share Quorate's SQLite, the
-//! measurement of logs alone ([`wal`]), and the comparison of all systems ([`compare`]). hiqlite needs another version
-//! of SQLite, so it has a separate program that takes the same arguments; [`peer`] builds that program and runs it.
+//! measurement of logs alone ([`wal`]), that of side-cars ([`side_car`]), and the comparison of all systems
+//! ([`compare`]). hiqlite needs another version of SQLite, so it has a separate program that takes the same arguments;
+//! [`peer`] builds that program and runs it.
 
 #![forbid(unsafe_code)]
 
@@ -14,6 +15,7 @@ mod peer;
 mod plain;
 mod quorate_node;
 mod rqlite;
+mod side_car;
 mod wal;
 
 use std::process::ExitCode;
@@ -34,6 +36,8 @@ enum Command {
     Measure(Measure),
     /// Appends to the log alone, compared with plain writes and another log.
     Wal(wal::Options),
+    /// Inserts into plain SQLite files, with and without a side-car.
+    SideCar(side_car::Options),
     /// Measures all systems in turns and prints tables of the medians.
     Compare(compare::Options),
 }
@@ -48,6 +52,7 @@ fn main() -> ExitCode {
             SystemName::Hiqlite => finish(&measure, peer::become_hiqlite()),
         },
         Command::Wal(options) => report_error(wal::run(&options)),
+        Command::SideCar(options) => report_error(side_car::run(&options)),
         Command::Compare(options) => report_error(compare::run(&options)),
     };
     if succeeded { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -28,7 +28,7 @@ mod system;
 
 pub use args::{Durability, Measure, Options, Processes, Role, SystemName};
 pub use histogram::{Histogram, Summary};
-pub use machine::{Disk, MIB, data_dir};
+pub use machine::{Disk, MIB, Usage, data_dir};
 pub use report::{Report, finish};
 pub use system::{About, INSERT, INSERT_FILLER, Level, NodeSpec, Row, SELECT, Stage, System, locked_version};
 

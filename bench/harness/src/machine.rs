@@ -55,7 +55,7 @@ impl Disk {
 
 /// The resources that processes have used so far.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Usage {
+pub struct Usage {
     /// Processor time, in user mode and in the kernel.
     pub cpu: Duration,
     /// Processor time of everything else on the machine since it started.
@@ -115,6 +115,10 @@ impl Usage {
     }
 
     /// Returns the usage of all these processes.
+    ///
+    /// # Errors
+    ///
+    /// If one of them has ended.
     pub fn of_all(pids: impl Iterator<Item = Result<u32>>) -> Result<Self> {
         let sum =
             pids.map(|pid| Self::of(pid?)).try_fold(Self::default(), |sum, usage| usage.map(|one| sum.plus(one)))?;

@@ -1,0 +1,291 @@
+//! Single INSERTs into plain SQLite files, alone and while a side-car archives them to a directory: `quorate replicate`
+//! and stock Litestream, in turns.
+//!
+//! One thread inserts into the databases, one after the other. What the side-car takes from it is what counts; its own
+//! processor time, memory, objects and lag stand beside. All write LTX files (`*.ltx`), so their objects are counted in
+//! the same way.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant, SystemTime};
+
+use clap::Args;
+use quorate_bench_harness::{Disk, Histogram, Result, Summary, Usage, data_dir};
+use rusqlite::Connection;
+use serde_json::{Value, json};
+
+/// How long a side-car may take until every database has an archive, or until it has the last change.
+const ARCHIVED_MAX: Duration = Duration::from_secs(60);
+/// How often is looked whether it has.
+const STEP: Duration = Duration::from_millis(20);
+/// How long the same load runs before it is measured.
+const WARM_UP: Duration = Duration::from_secs(2);
+/// How long all are idle before that.
+const PAUSE: Duration = Duration::from_secs(1);
+
+const TABLE: &str = "CREATE TABLE bench (id INTEGER PRIMARY KEY, name TEXT, value INTEGER)";
+const INSERT: &str = "INSERT INTO bench (name, value) VALUES (?1, ?2)";
+
+/// The options of the measurement.
+#[derive(Args, Clone, Debug)]
+pub struct Options {
+    /// The numbers of databases to measure.
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 10, 100])]
+    databases: Vec<usize>,
+    /// The seconds of each run.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
+    seconds: u64,
+    /// How often each is measured.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=99))]
+    turns: u64,
+    /// The program `quorate`.
+    #[arg(long)]
+    quorate: PathBuf,
+    /// The program `litestream`; without it only `quorate` is measured.
+    #[arg(long)]
+    litestream: Option<PathBuf>,
+    /// A directory for the data, on the disk to be measured; by default beside this program. The data are removed at
+    /// the end.
+    #[arg(long)]
+    dir: Option<PathBuf>,
+    /// Print one line of JSON for each run, as the last lines.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What archives the databases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SideCar {
+    None,
+    Quorate,
+    Litestream,
+}
+
+/// The figures of a run.
+struct Run {
+    side_car: SideCar,
+    databases: usize,
+    synchronous: &'static str,
+    inserts_per_s: f64,
+    times: Summary,
+    disk: Disk,
+    own: Option<Own>,
+}
+
+/// The figures of the side-car itself.
+struct Own {
+    /// Processor time for each second.
+    cpu: f64,
+    peak_mib: f64,
+    objects_per_s: f64,
+    /// From the last INSERT to the object that holds it.
+    lag: Duration,
+}
+
+/// Measures all, in turns.
+pub fn run(options: &Options) -> Result<()> {
+    let mut side_cars = vec![SideCar::None, SideCar::Quorate];
+    side_cars.extend(options.litestream.as_ref().map(|_| SideCar::Litestream));
+    let mut runs = Vec::new();
+    for databases in &options.databases {
+        for synchronous in ["FULL", "NORMAL"] {
+            for _ in 0..options.turns {
+                for side_car in &side_cars {
+                    runs.push(measure(options, *side_car, *databases, synchronous)?);
+                }
+            }
+            for side_car in &side_cars {
+                let of =
+                    |run: &&Run| (run.side_car, run.databases, run.synchronous) == (*side_car, *databases, synchronous);
+                print(&mut runs.iter().filter(of).collect::<Vec<_>>());
+            }
+        }
+    }
+    if options.json {
+        for run in &runs {
+            println!("{}", as_json(run));
+        }
+    }
+    Ok(())
+}
+
+fn measure(options: &Options, side_car: SideCar, databases: usize, synchronous: &'static str) -> Result<Run> {
+    let dir = data_dir(options.dir.as_deref())?;
+    let archive = dir.path().join("archive");
+    fs::create_dir(&archive)?;
+    let disk = Disk::probe(dir.path())?;
+    let open = |number: usize| -> Result<Connection> {
+        let connection = Connection::open(dir.path().join(format!("{number}.db")))?;
+        connection.busy_timeout(ARCHIVED_MAX)?;
+        connection.pragma_update(None, "journal_mode", "WAL")?;
+        connection.pragma_update(None, "synchronous", synchronous)?;
+        connection.execute(TABLE, ())?;
+        Ok(connection)
+    };
+    let connections = (0..databases).map(open).collect::<Result<Vec<_>>>()?;
+    let mut process = start(options, side_car, dir.path(), databases)?;
+    if process.is_some() {
+        wait(|| Ok(files(&archive)?.len() >= databases))?;
+    }
+    std::thread::sleep(PAUSE);
+    insert(&connections, WARM_UP, &mut Histogram::default())?;
+
+    let usage = |process: &Option<Running>| process.as_ref().map(|process| process.usage()).transpose();
+    let (before, objects) = (usage(&process)?, files(&archive)?.len());
+    let (begun, mut times) = (Instant::now(), Histogram::default());
+    let inserts = insert(&connections, Duration::from_secs(options.seconds), &mut times)?;
+    let (seconds, last) = (begun.elapsed().as_secs_f64(), SystemTime::now());
+    let after = usage(&process)?;
+    let objects = files(&archive)?.len().saturating_sub(objects);
+    let own = match (before, after) {
+        (Some(before), Some(after)) => Some(Own {
+            cpu: (after.cpu - before.cpu).as_secs_f64() / seconds,
+            peak_mib: after.peak_memory as f64 / (1 << 20) as f64,
+            objects_per_s: objects as f64 / seconds,
+            lag: lag(&archive, last)?,
+        }),
+        _ => None,
+    };
+    if let Some(process) = &mut process {
+        process.0.kill()?;
+    }
+    let inserts_per_s = inserts as f64 / seconds;
+    Ok(Run { side_car, databases, synchronous, inserts_per_s, times: times.summary(), disk, own })
+}
+
+/// Inserts into one database after the other for some time, and returns how often.
+fn insert(connections: &[Connection], time: Duration, times: &mut Histogram) -> Result<u64> {
+    let mut statements =
+        connections.iter().map(|connection| connection.prepare(INSERT)).collect::<Result<Vec<_>, _>>()?;
+    let (end, mut inserts) = (Instant::now() + time, 0_u32);
+    while Instant::now() < end {
+        for statement in &mut statements {
+            let begun = Instant::now();
+            statement.execute(("somebody somewhere", inserts))?;
+            times.record(begun.elapsed());
+            inserts += 1;
+        }
+    }
+    Ok(inserts.into())
+}
+
+/// A side-car, which is killed in the end.
+struct Running(Child);
+
+impl Running {
+    fn usage(&self) -> Result<Usage> {
+        Usage::of_all([Ok(self.0.id())].into_iter())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It has ended otherwise.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn start(options: &Options, side_car: SideCar, dir: &Path, databases: usize) -> Result<Option<Running>> {
+    let shown = dir.display();
+    let (program, text) = match side_car {
+        SideCar::None => return Ok(None),
+        SideCar::Quorate => {
+            let text =
+                format!("[[directory]]\npath = \"{shown}\"\npattern = \"*.db\"\nurl = \"file://{shown}/archive\"\n");
+            (Some(&options.quorate), text)
+        }
+        SideCar::Litestream => {
+            let database = |number| {
+                format!("  - path: {shown}/{number}.db\n    replica:\n      url: file://{shown}/archive/{number}.db\n")
+            };
+            let databases: String = (0..databases).map(database).collect();
+            (options.litestream.as_ref(), format!("dbs:\n{databases}"))
+        }
+    };
+    let program = program.ok_or("the program is not known")?;
+    let config = dir.join(if side_car == SideCar::Quorate { "replicate.toml" } else { "litestream.yml" });
+    fs::write(&config, text)?;
+    let mut command = Command::new(program);
+    command.args(["replicate", if side_car == SideCar::Quorate { "--config" } else { "-config" }]).arg(&config);
+    let log = fs::File::create(dir.join("side-car.log"))?;
+    command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+    Ok(Some(Running(command.spawn()?)))
+}
+
+/// Returns the time from `last` until the first object after it.
+fn lag(archive: &Path, last: SystemTime) -> Result<Duration> {
+    let mut found = None;
+    wait(|| {
+        let files = files(archive)?;
+        found = files.into_iter().filter_map(|time| time.duration_since(last).ok()).min();
+        Ok(found.is_some())
+    })?;
+    Ok(found.unwrap_or_default())
+}
+
+fn wait(is_reached: impl FnMut() -> Result<bool>) -> Result<()> {
+    let (end, mut is_reached) = (Instant::now() + ARCHIVED_MAX, is_reached);
+    while !is_reached()? {
+        if Instant::now() > end {
+            return Err(format!("the side-car archived nothing within {ARCHIVED_MAX:?}").into());
+        }
+        std::thread::sleep(STEP);
+    }
+    Ok(())
+}
+
+/// Returns the times of all LTX files below a directory.
+fn files(dir: &Path) -> Result<Vec<SystemTime>> {
+    let mut times = Vec::new();
+    for item in fs::read_dir(dir)? {
+        let path = item?.path();
+        if path.is_dir() {
+            times.extend(files(&path)?);
+        } else if path.extension().is_some_and(|end| end == "ltx") {
+            // It may have been merged into another one meanwhile.
+            times.extend(fs::metadata(&path).and_then(|metadata| metadata.modified()).ok());
+        }
+    }
+    Ok(times)
+}
+
+/// Prints the median of some runs that differ in nothing.
+fn print(runs: &mut [&Run]) {
+    runs.sort_by(|a, b| a.inserts_per_s.total_cmp(&b.inserts_per_s));
+    let [lowest, .., highest] = runs else { return print_line(runs.first().copied(), None) };
+    let range = Some((lowest.inserts_per_s, highest.inserts_per_s));
+    print_line(runs.get(runs.len() / 2).copied(), range);
+}
+
+fn print_line(run: Option<&Run>, range: Option<(f64, f64)>) {
+    let Some(Run { side_car, databases, synchronous, inserts_per_s, times, disk, own }) = run else { return };
+    let range = range.map(|(low, high)| format!(" ({low:.0} to {high:.0})")).unwrap_or_default();
+    let own = own.as_ref().map(|Own { cpu, peak_mib, objects_per_s, lag }| {
+        let lag = lag.as_millis();
+        format!(
+            ", side-car: {:.1} % of a processor, {peak_mib:.0} MiB, {objects_per_s:.1} objects/s, lag {lag} ms",
+            cpu * 100.0
+        )
+    });
+    println!(
+        "{databases} databases, {synchronous}, {side_car:?}: {inserts_per_s:.0} inserts/s{range}, p99 {} us{} \
+         (fdatasync {} us)",
+        times.p99_us,
+        own.unwrap_or_default(),
+        disk.sync.p50_us
+    );
+}
+
+fn as_json(run: &Run) -> Value {
+    let Run { side_car, databases, synchronous, inserts_per_s, times, disk, own } = run;
+    let own = own.as_ref().map(|Own { cpu, peak_mib, objects_per_s, lag }| {
+        json!({"cpu": cpu, "peak_mib": peak_mib, "objects_per_s": objects_per_s, "lag_ms": lag.as_millis() as u64})
+    });
+    json!({
+        "side_car": format!("{side_car:?}"), "databases": databases, "synchronous": synchronous,
+        "inserts_per_s": inserts_per_s, "p50_us": times.p50_us, "p99_us": times.p99_us,
+        "fdatasync_p50_us": disk.sync.p50_us, "own": own,
+    })
+}
