@@ -358,8 +358,13 @@ fn check_free(disk: &dyn Disk, path: &Path, replaces: bool) -> Result<(), FileEr
     Ok(())
 }
 
-/// Removes a backup under construction and the files that SQLite made next to it.
-fn remove(disk: &dyn Disk, partial: &Path) -> io::Result<()> {
+/// Removes a backup under construction, or a file that was restored, if it exists, and the files that SQLite made next
+/// to it.
+///
+/// # Errors
+///
+/// Returns the error of the operating system.
+pub fn remove(disk: &dyn Disk, partial: &Path) -> io::Result<()> {
     let beside = BESIDE.iter().map(|suffix| with_suffix(partial, suffix));
     for path in beside.chain([partial.to_path_buf()]) {
         if disk.exists(&path)? {

@@ -239,8 +239,12 @@ async fn run(
         }
         Source::Archive(objects, state) => {
             let file = config.data_dir.join(FETCHED);
-            let backup = fetch_unchecked(env, &objects, &file, &state).await?;
-            (file, Take::Move, backup)
+            let fetched = fetch_unchecked(env, &objects, &file, &state).await;
+            if fetched.is_err() {
+                // What can't be removed now, the next restore replaces.
+                let _ = backup::remove(env.disk().as_ref(), &file);
+            }
+            (file, Take::Move, fetched?)
         }
     };
     prepare(directories, (file, take), backup, consensus).await

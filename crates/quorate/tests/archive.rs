@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorate::archive::objects::{Memory, Trouble};
+use quorate::archive::objects::{Memory, Trouble, Verb};
 use quorate::archive::{self, Archive, FetchOptions, Objects, Target};
 use quorate::restore::{RestoreOptions, from_archive};
 use quorate::sim::SimHooks;
@@ -175,6 +175,37 @@ fn reads_and_rest_send_nothing_to_the_store() {
             contents(&node.sql().at(Level::Linearizable)).await;
         }
         assert_eq!(memory.requests(), before);
+        node.stop().await;
+    });
+}
+
+#[test]
+fn a_restore_that_fails_leaves_no_file() {
+    run(async {
+        let (dir, memory) = (TempDir::new().unwrap(), Memory::new());
+        let node = start(&dir.path().join("a"), &memory).await;
+        node.sql().execute("CREATE TABLE lines (id INTEGER PRIMARY KEY, text TEXT)", ()).await.unwrap();
+        settled(&node).await;
+        // The pages are read before the entries.
+        let boundary = node.status().archive.unwrap().boundary_index;
+        memory.set_troubles(|_, key| Trouble { is_refused: key.contains("/ltx/"), ..Trouble::default() });
+        node.sql().execute("INSERT INTO lines (text) VALUES ('late')", ()).await.unwrap();
+        let last = archived(&node).await;
+        assert!(last > boundary);
+        memory.set_troubles(|verb, key| {
+            let is_refused = verb == Verb::Read && key.contains("/entries/");
+            Trouble { is_refused, ..Trouble::default() }
+        });
+        let objects: Arc<dyn Objects> = Arc::new(memory.clone());
+        let mut state = FetchOptions::default();
+        state.target = Some(Target::Entry(last));
+        let place = dir.path().join("b");
+        let config = Config::single(&place);
+        from_archive(&objects, &state, &config, &RestoreOptions::default()).await.unwrap_err();
+        let left: Vec<_> = std::fs::read_dir(&place).unwrap().map(|item| item.unwrap().file_name()).collect();
+        assert!(left.iter().all(|name| !name.to_string_lossy().starts_with("fetched")), "{left:?}");
+        memory.end_troubles();
+        from_archive(&objects, &state, &config, &RestoreOptions::default()).await.unwrap();
         node.stop().await;
     });
 }

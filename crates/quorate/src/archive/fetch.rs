@@ -11,7 +11,7 @@ use quorate_consensus::{ClusterId, LoggedEntry};
 use quorate_env::Env;
 use quorate_env::disk::OpenMode;
 use quorate_model::{Entry, Payload, Position};
-use quorate_sql::backup::{Backup, FileError, PARTIAL_SUFFIX, Replay};
+use quorate_sql::backup::{Backup, FileError, PARTIAL_SUFFIX, Replay, remove};
 use quorate_sql::extensions::Extensions;
 
 use super::record;
@@ -167,9 +167,7 @@ async fn follow(
     file: &Path,
     options: &FetchOptions,
 ) -> Result<Replay, FetchError> {
-    if env.disk().exists(file).map_err(ArchiveError::Disk)? {
-        env.disk().remove_file(file).map_err(ArchiveError::Disk)?;
-    }
+    remove(env.disk().as_ref(), file).map_err(ArchiveError::Disk)?;
     let pages = env.disk().open(file, OpenMode::CreateNew).map_err(ArchiveError::Disk)?;
     plan.write_pages(env, objects, Arc::clone(&pages), options.progress.clone()).await?;
     drop(pages);

@@ -2,6 +2,7 @@
 //!
 //! Invariant: the compared states are those of one position.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +12,7 @@ use quorate_archive::{ArchiveError, Objects};
 use quorate_consensus::ClusterId;
 use quorate_env::{Env, Instant, sleep};
 use quorate_model::NodeId;
+use quorate_sql::backup::remove;
 
 use super::fetch::{FetchError, FetchOptions, blocking, rebuild};
 use crate::remote::{ClientConfig, verify_in};
@@ -67,11 +69,10 @@ pub async fn rehearse(
     let mut verification = verify_in(env.clone(), client).await?;
     let wanted = (verification.cluster, Target::Entry(verification.position.index));
     has_archived(&env, objects, wanted).await?;
-    let (_, replay) = rebuild(&env, objects, wanted, file, options).await?;
-    let (tables, replay) = blocking(&env, move || Ok((replay.hashes()?, replay))).await?;
-    // This checks the structure of the file too.
-    blocking(&env, move || replay.finish_unsealed()).await?;
-    env.disk().remove_file(file).map_err(ArchiveError::Disk).map_err(FetchError::from)?;
+    let restored = hashes(&env, objects, wanted, file, options).await;
+    let removed = remove(env.disk().as_ref(), file).map_err(ArchiveError::Disk);
+    let tables = restored?;
+    removed.map_err(FetchError::from)?;
     verification.nodes.push(VerifiedNode {
         id: NodeId(0),
         name: NAME.to_owned(),
@@ -79,6 +80,21 @@ pub async fn rehearse(
         tables: Ok(tables),
     });
     Ok(verification)
+}
+
+/// Restores a state into a file, checks it, and returns the hash of each table.
+async fn hashes(
+    env: &Env,
+    objects: &Arc<dyn Objects>,
+    wanted: (ClusterId, Target),
+    file: &Path,
+    options: &FetchOptions,
+) -> Result<BTreeMap<String, u128>, FetchError> {
+    let (_, replay) = rebuild(env, objects, wanted, file, options).await?;
+    let (tables, replay) = blocking(env, move || Ok((replay.hashes()?, replay))).await?;
+    // This checks the structure of the file too.
+    blocking(env, move || replay.finish_unsealed()).await?;
+    Ok(tables)
 }
 
 /// Waits until the archive holds a state.
