@@ -18,7 +18,7 @@ use rusqlite::ffi;
 use tempfile::TempDir;
 
 use super::*;
-use crate::backup::{BESIDE, BackupFile, inspect, restore};
+use crate::backup::{BESIDE, BackupFile, Take, inspect, restore};
 use crate::logical_hash;
 use crate::machine::tests::equal::{a_program, a_setup, cases};
 use crate::machine::tests::{IDENTITY, Node, command, entry, log_id, open_session, single};
@@ -193,7 +193,7 @@ fn a_backup_can_be_replayed_and_the_result_restored() {
 
     let restored = |path: &Path, applied: &Applied| {
         let data = dir.path().join(format!("data{}", applied.index()));
-        restore(&disk(), &data, path, IDENTITY, applied).unwrap();
+        restore(&disk(), &data, (path, Take::Copy), IDENTITY, applied).unwrap();
         rows(&open(&data, options()))
     };
     let (_other, unchanged) = file(&base);
