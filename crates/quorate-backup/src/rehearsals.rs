@@ -33,8 +33,8 @@ pub struct Rehearsals {
     pub scratch: PathBuf,
 }
 
-/// Rehearses as planned, until `stop` is ready or the node ends. What comes of it is logged, and seen in the node's
-/// status and metrics.
+/// Rehearses as planned, until `stop` is ready or the node ends. The log, the status and the metrics of
+/// the node show the results.
 pub async fn run(plan: Rehearsals, observer: Observer, stop: impl Future<Output = ()>) {
     tokio::select! {
         () = rehearse_all(&plan, observer) => {}

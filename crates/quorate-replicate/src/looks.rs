@@ -15,8 +15,9 @@ use crate::replicate::Options;
 /// How long to wait after a checkpoint that has not led to a restart of the `-wal`.
 const CHECKPOINT_RETRY: Duration = Duration::from_secs(5);
 
-/// How often a checkpoint is tried at a look, and the pause in between.
-const CHECKPOINT_TRIES_MAX: u32 = 20;
+/// How long a checkpoint is tried again at a look, and the pause in between. A long transaction of the application must
+/// not keep the looks at other databases waiting.
+const CHECKPOINT_TRIES_MAX: Duration = Duration::from_millis(200);
 const CHECKPOINT_PAUSE: Duration = Duration::from_millis(5);
 
 /// Since when something has changed that is not archived. Clones share it.
@@ -107,10 +108,7 @@ impl Looks {
             // A busy application is in the way at most moments, and not for long: each of its commits makes a
             // checkpoint when the `-wal` is long. A `-wal` that is not begun anew grows, and then every commit is
             // slower.
-            for _ in 0..CHECKPOINT_TRIES_MAX {
-                if self.following.with(Follower::checkpoint).await? {
-                    break;
-                }
+            while !self.following.with(Follower::checkpoint).await? && now.elapsed() < CHECKPOINT_TRIES_MAX {
                 sleep(CHECKPOINT_PAUSE).await;
             }
             self.checkpointed = Some((now, frames));

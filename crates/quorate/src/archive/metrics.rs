@@ -3,7 +3,7 @@
 use quorate_env::metrics::{Counter, Gauge};
 
 /// What an archiver has asked of its store: requests by their kind, repeated ones of the store's own not among them.
-/// And what came of rehearsals.
+/// It also counts rehearsals of restores.
 #[derive(Clone, Debug, Default)]
 pub struct ArchiveMetrics {
     /// To create an object.
