@@ -20,17 +20,16 @@ use quorate::{Level, Position};
 use quorate_env::Env;
 use quorate_env::disk::Disk;
 
+use crate::crypt::Encryption;
 use crate::error::Error;
 use crate::store::Store;
 
-mod crypt;
 mod fetch;
 mod name;
 mod pack;
 mod prune;
 mod upload;
 
-pub use crypt::{Encryption, Keys};
 pub use fetch::fetch;
 pub(crate) use name::time_text;
 pub use name::{Claim, Name};

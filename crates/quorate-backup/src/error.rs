@@ -68,18 +68,18 @@ pub enum Error {
     /// A recipient, an identity or a passphrase can't be used.
     #[error("{0}")]
     Key(String),
-    /// A backup is encrypted, and what decrypts it is not there.
+    /// A backup, or an object of an archive, is encrypted, and what decrypts it is not there.
     #[error("'{name}' can't be decrypted: {what}")]
     Locked {
-        /// The backup.
+        /// The backup, or the object.
         name: String,
         /// What is missing or wrong.
         what: String,
     },
-    /// A stored backup is damaged.
-    #[error("'{name}' is damaged: {source}; use another backup")]
+    /// A stored backup, or an object of an archive, is damaged.
+    #[error("'{name}' is damaged: {source}; restore an earlier backup or state")]
     Damaged {
-        /// The backup.
+        /// The backup, or the object.
         name: String,
         /// What was found.
         source: Cause,

@@ -9,7 +9,8 @@
 //!
 //! ```no_run
 //! # async fn f(client: quorate::Client) -> Result<(), quorate_backup::Error> {
-//! use quorate_backup::backups::{self, Encryption, Options};
+//! use quorate_backup::Encryption;
+//! use quorate_backup::backups::{self, Options};
 //! use quorate_backup::store::{Location, Store};
 //!
 //! let location: Location = "s3://my-bucket/backups?region=eu-central-1".parse()?;
@@ -34,9 +35,11 @@
 #![forbid(unsafe_code)]
 
 pub mod backups;
+mod crypt;
 mod error;
 pub mod rehearsals;
 pub mod schedule;
 pub mod store;
 
+pub use crypt::{Encryption, Keys};
 pub use error::Error;

@@ -20,7 +20,8 @@ use croner::Cron;
 use quorate::types::ClusterId;
 use quorate_env::{Cause, lock};
 
-use crate::backups::{self, Claim, Encryption, Keep, NANOS, Name, Stored, env};
+use crate::backups::{self, Claim, Keep, NANOS, Name, Stored, env};
+use crate::crypt::Encryption;
 use crate::error::Error;
 use crate::store::{Location, Store};
 

@@ -23,9 +23,11 @@ mod build;
 mod credentials;
 mod location;
 mod objects;
+mod sealed;
 mod upload;
 
 pub use location::Location;
+pub use sealed::Sealed;
 pub use upload::Upload;
 
 /// The usual size of a part of an upload. Stores want parts of at least 5 MiB.

@@ -16,8 +16,9 @@ use std::process::Command;
 
 use common::{Place, names};
 use quorate_backup::Error;
-use quorate_backup::backups::{self, Encryption, Keep, Keys, Made, Options};
+use quorate_backup::backups::{self, Keep, Made, Options};
 use quorate_backup::store::Store;
+use quorate_backup::{Encryption, Keys};
 
 /// An identity of age, and its recipient. They protect nothing.
 const IDENTITY: &str = "AGE-SECRET-KEY-1GFPYYSJZGFPYYSJZGFPYYSJZGFPYYSJZGFPYYSJZGFPYYSJZGFPQ4EGAEX";

@@ -13,8 +13,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::{Place, names, wait_until};
-use quorate_backup::backups::{self, Encryption, Keep, Keys, Name};
+use quorate_backup::backups::{self, Keep, Name};
 use quorate_backup::schedule::{Plan, State, run};
+use quorate_backup::{Encryption, Keys};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 

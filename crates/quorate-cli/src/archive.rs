@@ -1,17 +1,16 @@
 //! `quorate archive`: what an archive holds, and whether it can be restored.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Instant;
 
 use clap::{Args, Subcommand};
-use quorate::archive::{self, FetchOptions, Generation, Manifest, Objects, Plan, Target};
+use quorate::archive::{self, FetchOptions, Generation, Manifest, Plan, Target};
 use quorate_env::Env;
 use quorate_shell::format::size;
 use serde_json::json;
 
 use crate::access::Access;
-use crate::backups::StoreArgs;
+use crate::backups::SealedArgs;
 use crate::error::{Error, Result};
 use crate::options::AccessArgs;
 use crate::progress::Line;
@@ -46,7 +45,7 @@ enum ArchiveCommand {
   quorate archive list file:///mnt/archive --json")]
 struct ListArgs {
     #[command(flatten)]
-    store: StoreArgs,
+    store: SealedArgs,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -60,7 +59,7 @@ struct ListArgs {
   quorate archive verify file:///mnt/archive --scratch /mnt/scratch")]
 struct VerifyArgs {
     #[command(flatten)]
-    store: StoreArgs,
+    store: SealedArgs,
     /// The cluster, if there are several at the URL
     #[arg(long, value_name = "ID")]
     cluster: Option<String>,
@@ -79,7 +78,7 @@ struct RehearseArgs {
     #[command(flatten)]
     access: AccessArgs,
     #[command(flatten)]
-    store: StoreArgs,
+    store: SealedArgs,
     /// Where the state is restored to [default: the directory for temporary files]
     #[arg(long, value_name = "DIR")]
     scratch: Option<PathBuf>,
@@ -104,7 +103,7 @@ struct Archived {
 }
 
 async fn list(args: &ListArgs) -> Result<()> {
-    let objects: Arc<dyn Objects> = Arc::new(args.store.open(&args.url)?);
+    let objects = args.store.open(&args.url)?;
     let mut found = Vec::new();
     for cluster in archive::clusters(&*objects).await.map_err(Error::of)? {
         let Some(manifest) = archive::manifest(&*objects, cluster).await.map_err(Error::of)? else { continue };
@@ -173,7 +172,7 @@ fn time(millis: i64) -> String {
 }
 
 async fn verify(args: &VerifyArgs) -> Result<()> {
-    let objects: Arc<dyn Objects> = Arc::new(args.store.open(&args.url)?);
+    let objects = args.store.open(&args.url)?;
     let scratch = Scratch::create(args.scratch.as_deref())?;
     let mut options = FetchOptions::default();
     options.cluster = args.cluster.as_deref().map(crate::restore::cluster).transpose()?;
@@ -193,7 +192,7 @@ async fn verify(args: &VerifyArgs) -> Result<()> {
 async fn rehearse(args: &RehearseArgs) -> Result<()> {
     let begun = Instant::now();
     let client = Access::find(&args.access)?.remote();
-    let objects: Arc<dyn Objects> = Arc::new(args.store.open(&args.url)?);
+    let objects = args.store.open(&args.url)?;
     let scratch = Scratch::create(args.scratch.as_deref())?;
     let line = Line::begin();
     let mut options = FetchOptions::default();

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use quorate::Client;
 use quorate::backup::{BackupError, BackupOptions, BackupProgress, FileError};
-use quorate_backup::backups::{self, Encryption, Options};
+use quorate_backup::Encryption;
+use quorate_backup::backups::{self, Options};
 use quorate_backup::store::Location;
 use quorate_shell::format::size;
 

@@ -1,11 +1,14 @@
 //! `quorate backups`: lists and deletes the backups in an object store.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use quorate::archive::Objects;
 use quorate_backup::backups::{self, Keep, Stored};
-use quorate_backup::store::Store;
+use quorate_backup::store::{Sealed, Store};
+use quorate_backup::{Encryption, Keys};
 use quorate_shell::format::size;
 use serde_json::json;
 
@@ -25,6 +28,31 @@ impl StoreArgs {
     pub fn open(&self, url: &str) -> Result<Store> {
         let opened = url.parse().and_then(|location| Store::open(&location, self.credentials_file.as_deref()));
         opened.map_err(Error::of)
+    }
+}
+
+/// How to read from a store whose objects may be encrypted.
+#[derive(Args, Debug)]
+pub struct SealedArgs {
+    /// The store.
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// Decrypt with the identities of age in this file; can be given more than once
+    #[arg(long, value_name = "FILE")]
+    pub identity: Vec<PathBuf>,
+}
+
+impl SealedArgs {
+    /// Reads the identities.
+    pub fn keys(&self) -> Result<Keys> {
+        let read = self.identity.iter().try_fold(Keys::none(), |keys, file| keys.with_identity_file(file));
+        read.map_err(Error::of)
+    }
+
+    /// Opens an archive, to read it.
+    pub fn open(&self, url: &str) -> Result<Arc<dyn Objects>> {
+        let sealed = Sealed::new(Arc::new(self.store.open(url)?), Encryption::None, self.keys()?);
+        Ok(Arc::new(sealed.map_err(Error::of)?))
     }
 }
 

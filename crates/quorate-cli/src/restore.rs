@@ -9,12 +9,12 @@ use quorate::{
     restore::{Restoration, RestoreError, RestoreOptions},
     types::ClusterId,
 };
-use quorate_backup::backups::{self, Keys, Name};
+use quorate_backup::backups::{self, Name};
 use quorate_backup::store::{Location, Store};
 use quorate_env::Env;
 use quorate_shell::format::size;
 
-use crate::backups::StoreArgs;
+use crate::backups::SealedArgs;
 use crate::dev::Layout;
 use crate::error::{Context as _, Error, Result};
 use crate::options::DATA_DIR;
@@ -57,7 +57,7 @@ pub struct RestoreArgs {
     pub latest: bool,
     /// Restore from the archive at the URL, up to a position, the number of an entry, a time such as
     /// 2026-11-27T20:15:00Z, or latest
-    #[arg(long, value_name = "STATE", conflicts_with_all = ["latest", "identity", "passphrase_file"])]
+    #[arg(long, value_name = "STATE", conflicts_with_all = ["latest", "passphrase_file"])]
     pub at: Option<String>,
     /// The cluster, if there are archives of several at the URL
     #[arg(long, value_name = "ID", requires = "at")]
@@ -71,9 +71,6 @@ pub struct RestoreArgs {
     /// With --dry-run, print JSON
     #[arg(long, requires = "dry_run")]
     pub json: bool,
-    /// Decrypt with the identities of age in this file; can be given more than once
-    #[arg(long, value_name = "FILE")]
-    pub identity: Vec<PathBuf>,
     /// Decrypt with the passphrase in this file
     #[arg(long, value_name = "FILE")]
     pub passphrase_file: Option<PathBuf>,
@@ -82,7 +79,7 @@ pub struct RestoreArgs {
     pub scratch: Option<PathBuf>,
     /// The store.
     #[command(flatten)]
-    pub store: StoreArgs,
+    pub store: SealedArgs,
     /// The backup: a file, the URL of an object in a store, or, with --latest, the URL of a place there
     #[arg(value_name = "SOURCE")]
     pub source: PathBuf,
@@ -96,7 +93,7 @@ pub async fn run(args: &RestoreArgs) -> Result<()> {
     }
     let fetched = match args.source.to_str().filter(|text| Location::is_url(text)) {
         Some(url) => Some(fetch(args, url).await?),
-        None if args.latest || !args.identity.is_empty() || args.passphrase_file.is_some() => {
+        None if args.latest || !args.store.identity.is_empty() || args.passphrase_file.is_some() => {
             return Err(Error::new("--latest, --identity and --passphrase-file need a URL, such as file:///directory"));
         }
         None => None,
@@ -152,10 +149,7 @@ async fn fetch(args: &RestoreArgs, url: &str) -> Result<Scratch> {
     if args.plain {
         return Err(Error::new("--plain needs a file: what `quorate backup` writes to a store is never plain"));
     }
-    let mut keys = Keys::none();
-    for file in &args.identity {
-        keys = keys.with_identity_file(file).map_err(Error::of)?;
-    }
+    let mut keys = args.store.keys()?;
     if let Some(file) = &args.passphrase_file {
         keys = keys.with_passphrase_file(file).map_err(Error::of)?;
     }
@@ -167,7 +161,7 @@ async fn fetch(args: &RestoreArgs, url: &str) -> Result<Scratch> {
 
 async fn find(args: &RestoreArgs, url: &str) -> Result<(Store, Name), quorate_backup::Error> {
     let location: Location = url.parse()?;
-    let credentials = args.store.credentials_file.as_deref();
+    let credentials = args.store.store.credentials_file.as_deref();
     if args.latest {
         let store = Store::open(&location, credentials)?;
         let latest = backups::latest(&store).await?;

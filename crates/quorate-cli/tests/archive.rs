@@ -14,9 +14,14 @@ mod support;
 use std::path::Path;
 
 use rustix::process::Signal;
+use serde_json::Value;
 use support::servers::Servers;
 use support::{Dev, failed, plain_sqlite, quorate, signal, succeeded, wait_until};
 use tempfile::TempDir;
+
+/// An identity of age, and its recipient. They protect nothing.
+const IDENTITY: &str = "AGE-SECRET-KEY-1GFPYYSJZGFPYYSJZGFPYYSJZGFPYYSJZGFPYYSJZGFPYYSJZGFPQ4EGAEX";
+const RECIPIENT: &str = "age1zvkyg2lqzraa2lnjvqej32nkuu0ues2s82hzrye869xeexvn73equnujwj";
 
 /// A cluster with an archive.
 struct Archived {
@@ -175,4 +180,36 @@ fn servers_rehearse_restores_on_a_schedule() {
     for name in names {
         assert!(servers.stop(name, Signal::TERM).success(), "{}", servers.said(name));
     }
+}
+
+#[test]
+fn an_encrypted_archive_is_restored_with_its_identity() {
+    let mut servers = Servers::init(1);
+    let dir = servers.dir.path().to_owned();
+    let (store, key) = (dir.join("store"), dir.join("archive.key"));
+    std::fs::create_dir(&store).unwrap();
+    std::fs::write(&key, IDENTITY).unwrap();
+    servers.configure("a", "archive.url", "\"store\"");
+    servers.configure("a", "archive.recipients", &format!("[\"{RECIPIENT}\"]"));
+    servers.configure("a", "archive.identity_file", "\"archive.key\"");
+    servers.serve("a");
+    assert_eq!(servers.value("CREATE TABLE kept (x); INSERT INTO kept VALUES (7); SELECT x FROM kept"), "7");
+    let identity = ["--identity", text(&key)];
+    let listed = |args: &[&str]| quorate(&[&["archive", "list", "--json", text(&store)], args].concat());
+    wait_until("a state is archived", || {
+        let listed = listed(&identity);
+        listed.status.success() && serde_json::from_slice::<Value>(&listed.stdout).unwrap()[0]["last"].is_object()
+    });
+    assert!(servers.stop("a", Signal::TERM).success(), "{}", servers.said("a"));
+
+    let locked = failed(&listed(&[]));
+    assert!(locked.contains("it needs an identity; give --identity"), "{locked}");
+    let file = dir.join("restored.db");
+    let restore = ["restore", text(&store), "--at", "latest", "-o", text(&file)];
+    failed(&quorate(&restore));
+    succeeded(&quorate(&[&restore, &identity[..]].concat()));
+    if let Some(found) = plain_sqlite(text(&file), "SELECT x FROM kept") {
+        assert_eq!(found.trim(), "7");
+    }
+    succeeded(&quorate(&[&["archive", "verify", text(&store)], &identity[..]].concat()));
 }

@@ -240,7 +240,7 @@ fn a_lost_cluster_is_restored_from_a_directory() {
     let object = format!("file://{}", object.display());
     let args = ["restore", &object, "--identity", &kit.path("identity"), "--data-dir", &kit.path("data")];
     let damaged = failed(&quorate(&args));
-    assert!(damaged.contains("is damaged") && damaged.contains("use another backup"), "{damaged}");
+    assert!(damaged.contains("is damaged") && damaged.contains("restore an earlier backup"), "{damaged}");
 }
 
 #[test]

@@ -10,10 +10,10 @@ use quorate_env::Env;
 use quorate_env::disk::OpenMode;
 use tokio::sync::mpsc;
 
-use super::crypt::Keys;
 use super::name::Name;
 use super::pack::{Pieces, unpack};
 use super::{blocking, env};
+use crate::crypt::Keys;
 use crate::error::Error;
 use crate::store::{Download, Store};
 

@@ -16,8 +16,8 @@ use tokio::sync::mpsc;
 use xxhash_rust::xxh3::Xxh3;
 use zstd::stream::{read::Decoder, write::Encoder};
 
-use super::crypt::{Encryption, Keys};
 use super::name::Name;
+use crate::crypt::{Encryption, Keys};
 use crate::error::Error;
 
 /// The level of compression: the default of zstd, which keeps up with a disk.
@@ -150,7 +150,11 @@ impl Read for Pieces {
 /// Decrypts and decompresses a backup into an empty file. Blocks.
 pub(super) fn unpack(name: &Name, keys: &Keys, from: impl Read, file: &dyn File) -> Result<(), Error> {
     let from = BufReader::with_capacity(CHUNK_BYTES, from);
-    let written = if name.is_encrypted { decompress(keys.begin(name, from)?, file) } else { decompress(from, file) };
+    let written = if name.is_encrypted {
+        decompress(keys.begin(&name.to_string(), from, |error| failed(name, error))?, file)
+    } else {
+        decompress(from, file)
+    };
     written.map_err(|error| failed(name, error))
 }
 

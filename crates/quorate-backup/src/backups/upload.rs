@@ -11,9 +11,9 @@ use quorate_env::Env;
 use quorate_env::disk::OpenMode;
 use tokio::sync::mpsc;
 
-use super::crypt::Encryption;
 use super::name::Name;
 use super::pack::{Parts, pack};
+use crate::crypt::Encryption;
 use crate::error::Error;
 use crate::store::{PART_BYTES, PARTS_MAX, Store, Upload};
 

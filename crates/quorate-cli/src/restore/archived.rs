@@ -21,7 +21,7 @@ use crate::progress::Line;
 /// Restores the state that `at` names, or says what would be read.
 pub async fn run(args: &RestoreArgs, at: &str, begun: Instant) -> Result<()> {
     let url = args.source.to_str().ok_or_else(|| Error::new("the URL of the archive is not UTF-8"))?;
-    let objects: Arc<dyn Objects> = Arc::new(args.store.open(url)?);
+    let objects = args.store.open(url)?;
     let mut options = FetchOptions::default();
     options.target = Some(target(at)?);
     options.cluster = args.cluster.as_deref().map(cluster).transpose()?;

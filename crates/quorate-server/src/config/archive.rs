@@ -9,10 +9,10 @@ use std::time::Duration;
 use quorate::ClientConfig;
 use quorate::archive::{Archive, BOUNDARY_DEFAULT, INTERVAL_DEFAULT};
 use quorate::config::{ConfigError, Key, Shown, time};
-use quorate_backup::Error;
 use quorate_backup::rehearsals::Rehearsals;
 use quorate_backup::schedule::Schedule;
-use quorate_backup::store::{Location, Store};
+use quorate_backup::store::{Location, Sealed, Store};
+use quorate_backup::{Encryption, Error, Keys};
 
 use super::place;
 
@@ -35,6 +35,10 @@ pub struct ArchiveConfig {
     pub keep_for: Option<Duration>,
     /// When a restore is rehearsed; `None` for never.
     pub rehearse: Option<String>,
+    /// The recipients that the archive is encrypted to.
+    pub recipients: Vec<String>,
+    /// The file with the identity of one of them, which reads what was archived.
+    pub identity_file: Option<PathBuf>,
     /// The file with the credentials of the store.
     pub credentials_file: Option<PathBuf>,
 }
@@ -42,7 +46,16 @@ pub struct ArchiveConfig {
 impl Default for ArchiveConfig {
     fn default() -> Self {
         let (interval, boundary) = (INTERVAL_DEFAULT, BOUNDARY_DEFAULT);
-        Self { url: None, interval, boundary, keep_for: None, rehearse: None, credentials_file: None }
+        Self {
+            url: None,
+            interval,
+            boundary,
+            keep_for: None,
+            rehearse: None,
+            recipients: Vec::new(),
+            identity_file: None,
+            credentials_file: None,
+        }
     }
 }
 
@@ -55,8 +68,14 @@ impl ArchiveConfig {
     pub fn open(&self) -> Result<Option<Archive>, Error> {
         let Some(url) = &self.url else { return Ok(None) };
         let store = Store::open(&url.parse()?, self.credentials_file.as_deref())?;
-        let archive = Archive::new(Arc::new(store));
+        let keys = self.identity_file.iter().try_fold(Keys::none(), |keys, file| keys.with_identity_file(file))?;
+        let sealed = Sealed::new(Arc::new(store), self.encryption()?, keys)?;
+        let archive = Archive::new(Arc::new(sealed));
         Ok(Some(archive.with_interval(self.interval).with_boundary(self.boundary).with_keep(self.keep_for)))
+    }
+
+    fn encryption(&self) -> Result<Encryption, Error> {
+        if self.recipients.is_empty() { Ok(Encryption::None) } else { Encryption::to(&self.recipients) }
     }
 
     /// Returns the rehearsals of the archive by a node with this data directory, which reaches the cluster as `client`;
@@ -83,6 +102,13 @@ impl ArchiveConfig {
         }
         if let Some(Err(error)) = self.url.as_ref().map(|url| url.parse::<Location>()) {
             return refused(format!("'archive.url': {error}"));
+        }
+        if let Err(error) = self.encryption() {
+            return refused(format!("'archive.recipients': {error}"));
+        }
+        if !self.recipients.is_empty() && self.identity_file.is_none() {
+            let text = "'archive.recipients' needs 'archive.identity_file': who writes an archive reads it, too";
+            return refused(text.to_owned());
         }
         if let Some(Err(error)) = self.rehearse.as_ref().map(|schedule| schedule.parse::<Schedule>()) {
             return refused(format!("'archive.rehearse': {error}"));
@@ -136,6 +162,22 @@ impl ArchiveConfig {
             )
             .example("\"30 3 * * 0\""),
             Key::new(
+                "archive.recipients",
+                "Encrypt the archive with age, to these recipients: public keys that `age-keygen` shows. Stock \
+                 Litestream can't read what is encrypted.",
+                |archive: &mut Self, given| given.texts().map(|recipients| archive.recipients = recipients),
+                |archive| archive.recipients.clone().into(),
+            )
+            .example("[\"age1...\"]"),
+            Key::new(
+                "archive.identity_file",
+                "A file of `age-keygen` with the identity of one of the recipients. The archiver merges what it \
+                 archived before, so it reads it.",
+                |archive: &mut Self, given| given.path().map(|path| archive.identity_file = Some(path)),
+                |archive| archive.identity_file.as_ref().into(),
+            )
+            .example("\"archive.key\""),
+            Key::new(
                 "archive.credentials_file",
                 "A file with the credentials of the store, as lines NAME=value such as AWS_ACCESS_KEY_ID=... \
                  Default: those in the environment, or the role of the machine.",
@@ -155,6 +197,9 @@ mod tests {
 
     use super::*;
     use crate::ServerConfig;
+
+    /// A recipient of age. It protects nothing.
+    const RECIPIENT: &str = "age1zvkyg2lqzraa2lnjvqej32nkuu0ues2s82hzrye869xeexvn73equnujwj";
 
     fn read(lines: &str) -> Result<ArchiveConfig, ConfigError> {
         let text = format!("data_dir = \"d\"\n[archive]\n{lines}");
@@ -178,6 +223,8 @@ mod tests {
             ("url = \"ftp://a\"", "'archive.url': ftp://...: write s3://"),
             ("url = \"s3://a\"\ninterval = \"1 ms\"", "'archive.interval' must be at least 50 ms"),
             ("url = \"s3://a\"\ninterval = \"60 s\"", "no shorter than it"),
+            ("url = \"s3://a\"\nrecipients = [\"age1x\"]", "'archive.recipients': age1x is not a recipient"),
+            (&format!("url = \"s3://a\"\nrecipients = [\"{RECIPIENT}\"]"), "needs 'archive.identity_file'"),
         ] {
             let error = read(lines).unwrap_err().to_string();
             assert!(error.contains(why), "{error}");

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use quorate::config::{ConfigError, Key, Shown, time};
+use quorate_backup::Encryption;
 use quorate_backup::Error;
-use quorate_backup::backups::{Encryption, Keep};
+use quorate_backup::backups::Keep;
 use quorate_backup::schedule::{Plan, Schedule};
 use quorate_backup::store::Location;
 

@@ -1,7 +1,7 @@
-//! The encryption of backups with age (age-encryption.org, version 1), which the programs `age` and `rage` read too.
+//! Encryption with age (age-encryption.org, version 1), which the programs `age` and `rage` read too.
 //!
 //! Invariants:
-//! - What can't encrypt is an error, and never means that a backup is not encrypted.
+//! - What can't encrypt is an error, and never means that something is stored as it is.
 //! - `Debug` and errors contain no passphrase and no identity.
 
 use std::fmt;
@@ -9,21 +9,20 @@ use std::io::{self, BufRead, Write};
 use std::path::Path;
 
 use age::secrecy::{ExposeSecret as _, SecretString};
-use age::stream::StreamWriter;
+use age::stream::{StreamReader, StreamWriter};
 use age::{DecryptError, Decryptor, Encryptor, IdentityFile, scrypt, x25519};
 use quorate_env::{Env, disk};
 
-use super::name::Name;
 use crate::error::Error;
 
 /// The work of deriving a key from a passphrase, as a power of two: about a second, and 256 MiB of memory.
 const WORK: u8 = 18;
-/// The most such work that is done to read a backup: four seconds, and 1 GiB.
+/// The most such work that is done to decrypt: four seconds, and 1 GiB.
 const WORK_MAX: u8 = 20;
 /// The most bytes of a file with identities or a passphrase.
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
-/// Who can read a backup.
+/// Who can read what is stored.
 #[derive(Clone, Default)]
 pub enum Encryption {
     /// Everyone who can read the store: it is not encrypted.
@@ -66,22 +65,22 @@ impl Encryption {
         passphrase(path).map(Self::Passphrase)
     }
 
-    /// Returns whether a backup is encrypted.
+    /// Returns whether something is encrypted.
     pub fn is_on(&self) -> bool {
         !matches!(self, Self::None)
     }
 
-    pub(super) fn check(&self) -> Result<(), Error> {
+    pub(crate) fn check(&self) -> Result<(), Error> {
         match self {
             Self::Recipients(recipients) if recipients.is_empty() => {
-                Err(Error::Key("no recipient is given: a backup that nobody can read is not made".to_owned()))
+                Err(Error::Key("no recipient is given: what nobody can read is not stored".to_owned()))
             }
             _ => Ok(()),
         }
     }
 
     /// Begins to encrypt into `to`; `None` if it is off.
-    pub(super) fn begin<W: Write>(&self, to: W) -> io::Result<Result<StreamWriter<W>, W>> {
+    pub(crate) fn begin<W: Write>(&self, to: W) -> io::Result<Result<StreamWriter<W>, W>> {
         let encryptor = match self {
             Self::None => return Ok(Err(to)),
             Self::Recipients(recipients) => {
@@ -110,7 +109,7 @@ impl fmt::Debug for Encryption {
     }
 }
 
-/// What decrypts backups.
+/// What decrypts.
 #[derive(Default)]
 pub struct Keys {
     identities: Vec<Box<dyn age::Identity + Send + Sync>>,
@@ -118,9 +117,14 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Returns no keys: only backups that are not encrypted can be read.
+    /// Returns no keys: only what is not encrypted can be read.
     pub fn none() -> Self {
         Self::default()
+    }
+
+    /// Returns whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.identities.is_empty()
     }
 
     /// Adds the identities in a file, as `age-keygen` writes it.
@@ -153,16 +157,21 @@ impl Keys {
         Ok(self)
     }
 
-    /// Begins to decrypt a backup.
-    pub(super) fn begin<R: BufRead>(&self, name: &Name, from: R) -> Result<impl io::Read + use<R>, Error> {
-        let locked = |what: &str| Error::Locked { name: name.to_string(), what: what.to_owned() };
+    /// Begins to decrypt; `name` is for errors, and `damaged` makes the error of what is not as age writes it.
+    pub(crate) fn begin<R: BufRead>(
+        &self,
+        name: &str,
+        from: R,
+        damaged: impl Fn(io::Error) -> Error,
+    ) -> Result<StreamReader<R>, Error> {
+        let locked = |what: &str| Error::Locked { name: name.to_owned(), what: what.to_owned() };
         let failed = |error: DecryptError, what: &str| match error {
             DecryptError::NoMatchingKeys | DecryptError::DecryptionFailed | DecryptError::KeyDecryptionFailed => {
                 locked(what)
             }
             DecryptError::ExcessiveWork { .. } => locked("its passphrase asks for too much work"),
-            DecryptError::Io(error) => super::pack::failed(name, error),
-            error => super::pack::failed(name, io::Error::other(error)),
+            DecryptError::Io(error) => damaged(error),
+            error => damaged(io::Error::other(error)),
         };
         let decryptor = Decryptor::new_buffered(from).map_err(|error| failed(error, ""))?;
         let what = match (decryptor.is_scrypt(), self.has_passphrase) {
