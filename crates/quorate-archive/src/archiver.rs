@@ -38,12 +38,6 @@ pub(crate) use note::Note;
 use recent::Recent;
 pub use tidy::Tidying;
 
-/// The largest file that is created by one request. If more has changed, a new generation begins.
-const FILE_BYTES_MAX: usize = 128 << 20;
-
-/// The bytes of a snapshot that are built at once.
-const PIECE_BYTES: usize = 8 << 20;
-
 /// How often the manifest is tried to be replaced while others replace it too.
 const TAKE_ATTEMPTS_MAX: usize = 8;
 
@@ -58,6 +52,21 @@ pub struct Identity {
     pub node: u64,
     /// The token, which is higher than that of any archiver before.
     pub token: u64,
+}
+
+/// The sizes of what is sent to the store. Only a simulation, in which databases are small, changes them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// The largest file that is created by one request, in bytes. If more has changed, a new generation begins.
+    pub file: usize,
+    /// How many bytes of a longer file are built at once.
+    pub piece: usize,
+}
+
+impl Default for Sizes {
+    fn default() -> Self {
+        Self { file: 128 << 20, piece: 8 << 20 }
+    }
 }
 
 /// Where an archive ends.
@@ -96,6 +105,7 @@ pub struct Archiver {
     is_any_page: bool,
     recent: Recent,
     tidying: Tidying,
+    sizes: Sizes,
 }
 
 impl Archiver {
@@ -151,6 +161,7 @@ impl Archiver {
                     is_any_page: true,
                     recent: Recent::default(),
                     tidying: Tidying::default(),
+                    sizes: Sizes::default(),
                 });
             }
         }
@@ -160,6 +171,11 @@ impl Archiver {
     /// Sets how the archive is kept tidy.
     pub fn set_tidying(&mut self, tidying: Tidying) {
         self.tidying = tidying;
+    }
+
+    /// Sets the sizes of what is sent.
+    pub fn set_sizes(&mut self, sizes: Sizes) {
+        self.sizes = sizes;
     }
 
     /// Returns the manifest as it was last read or written.
@@ -295,7 +311,8 @@ impl Archiver {
         self.is_any_page = true;
         let (sums, chain) = chain.into_parts();
         let build = Box::new(Build::begin(key.clone(), source, sums, header.clone(), changed)?);
-        match self.blocking(move || build.next(FILE_BYTES_MAX)).await?? {
+        let file_bytes = self.sizes.file;
+        match self.blocking(move || build.next(file_bytes)).await?? {
             Piece::Some(build, _) => self.begin_generation(build.into_source(), page_size).await,
             Piece::Last(Built { source, sums, summary }, bytes) => {
                 let file = file(Level::CAPTURED, &header, note.index, &sums, summary.length);
@@ -323,8 +340,9 @@ impl Archiver {
         let key = self.keys.file(number, Level::SNAPSHOTS, FileName(header.txids));
         let mut build = Box::new(Build::begin(key.clone(), source, sums, header.clone(), Changed::All)?);
         let mut upload = self.objects.upload(&key, Some(header.timestamp)).await?;
+        let piece_bytes = self.sizes.piece;
         let Built { source, sums, summary } = loop {
-            match self.blocking(move || build.next(PIECE_BYTES)).await?? {
+            match self.blocking(move || build.next(piece_bytes)).await?? {
                 Piece::Some(rest, bytes) => {
                     upload.write(bytes).await?;
                     build = rest;

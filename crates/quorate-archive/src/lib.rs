@@ -31,7 +31,7 @@ pub mod restore;
 mod source;
 mod sums;
 
-pub use archiver::{Archiver, End, Identity, Put, Tidying};
+pub use archiver::{Archiver, End, Identity, Put, Sizes, Tidying};
 pub use error::ArchiveError;
 pub use manifest::{File, Generation, Manifest};
 pub use objects::Objects;

@@ -14,7 +14,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use quorate::Status;
 use quorate::archive::objects::Memory;
-use quorate::archive::{Archive, Manifest, Objects, Tidying};
+use quorate::archive::{Archive, Manifest, Objects, Sizes, Tidying};
 use quorate_env::{Env, Rng, lock};
 use quorate_env_sim::SimWorld;
 
@@ -43,6 +43,11 @@ const ALL_CURRENT: f64 = 0.75;
 /// The part of the archives that do not keep all states.
 const FORGETS: f64 = 0.4;
 
+/// The largest file that is created by one request, and what is built of a longer one at once, in bytes: so small that
+/// generations begin often, and that much happens while a snapshot is written.
+const FILE_BYTES: [usize; 3] = [32 << 10, 128 << 10, 128 << 20];
+const PIECE_BYTES: [usize; 3] = [4 << 10, 32 << 10, 8 << 20];
+
 /// The part of the rounds of faults after which the archive is examined.
 const EXAMINED: f64 = 0.08;
 
@@ -67,6 +72,7 @@ struct Settings {
     boundary: Duration,
     keep: Option<Duration>,
     tidying: Tidying,
+    sizes: Sizes,
     is_current: bool,
 }
 
@@ -86,7 +92,9 @@ impl Settings {
         };
         let keep = rng.chance(FORGETS).then(|| within(3_000..=15_000));
         let (interval, boundary) = (within(50..=200), within(300..=2_000));
-        Self { interval, boundary, keep, tidying, is_current: rng.chance(ALL_CURRENT) }
+        let is_current = rng.chance(ALL_CURRENT);
+        let sizes = Sizes { file: size(rng, FILE_BYTES), piece: size(rng, PIECE_BYTES) };
+        Self { interval, boundary, keep, tidying, sizes, is_current }
     }
 }
 
@@ -112,7 +120,7 @@ impl SimArchive {
             .with_interval(settings.interval)
             .with_boundary(settings.boundary)
             .with_keep(settings.keep);
-        archive.tidying = settings.tidying;
+        (archive.tidying, archive.sizes) = (settings.tidying, settings.sizes);
         archive
     }
 
@@ -176,6 +184,11 @@ async fn copied(objects: impl IntoIterator<Item = (String, Bytes)>) -> Arc<dyn O
         let _ = copy.create(&key, bytes, None).await;
     }
     Arc::new(copy)
+}
+
+/// Draws one of these sizes.
+fn size(rng: &Rng, sizes: [usize; 3]) -> usize {
+    sizes.get(usize::try_from(rng.below(3)).unwrap_or(0)).copied().unwrap_or(usize::MAX)
 }
 
 /// Returns the indexes of what was drawn from so many.

@@ -18,10 +18,10 @@ mod rehearse;
 
 pub(crate) use fetch::fetch_unchecked;
 pub use fetch::{FetchError, FetchOptions, Fetched, fetch, only_cluster};
-#[doc(hidden)]
-pub use quorate_archive::Tidying;
 pub use quorate_archive::restore::{Plan, Progress, Target, TellProgress, clusters, manifest};
 pub use quorate_archive::{ArchiveError, File, Generation, Manifest, Objects, objects};
+#[doc(hidden)]
+pub use quorate_archive::{Sizes, Tidying};
 pub use rehearse::{RehearseError, rehearse};
 
 /// How often entries are archived, while some are written.
@@ -46,6 +46,9 @@ pub struct Archive {
     /// How the archive is kept tidy. For simulations.
     #[doc(hidden)]
     pub tidying: Tidying,
+    /// The sizes of what is sent to the store. For simulations.
+    #[doc(hidden)]
+    pub sizes: Sizes,
 }
 
 impl Archive {
@@ -57,6 +60,7 @@ impl Archive {
             boundary: BOUNDARY_DEFAULT,
             keep: None,
             tidying: Tidying::default(),
+            sizes: Sizes::default(),
         }
     }
 
@@ -93,9 +97,9 @@ impl fmt::Debug for Archive {
 
 impl PartialEq for Archive {
     fn eq(&self, other: &Self) -> bool {
-        let Self { objects, interval, boundary, keep, tidying } = self;
+        let Self { objects, interval, boundary, keep, tidying, sizes } = self;
         let is_same_store = Arc::ptr_eq(objects, &other.objects);
-        let of_other = (other.interval, other.boundary, other.keep, other.tidying);
-        is_same_store && (*interval, *boundary, *keep, *tidying) == of_other
+        let of_other = (other.interval, other.boundary, other.keep, other.tidying, other.sizes);
+        is_same_store && (*interval, *boundary, *keep, *tidying, *sizes) == of_other
     }
 }

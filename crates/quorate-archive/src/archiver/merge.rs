@@ -5,7 +5,7 @@
 use bytes::Bytes;
 
 use super::build::Sink;
-use super::{Archiver, Note, PIECE_BYTES};
+use super::{Archiver, Note};
 use crate::error::ArchiveError;
 use crate::ltx::{Feed, FileName, Header, Level, Merge, Txids, Writer};
 use crate::manifest::File;
@@ -68,8 +68,9 @@ impl Archiver {
         let writer = Writer::new(sink.clone(), header).map_err(ArchiveError::ltx(key))?;
         let feeds = readings.iter().map(|reading| reading.feed().clone()).collect();
         let mut work = Box::new(Merging { key: key.to_owned(), merge, writer, sink, feeds });
+        let piece_bytes = self.sizes.piece;
         loop {
-            match self.blocking(move || work.go_on()).await?? {
+            match self.blocking(move || work.go_on(piece_bytes)).await?? {
                 Merged::Wants(rest, input) => {
                     work = rest;
                     if let Some(reading) = readings.get_mut(input) {
@@ -91,8 +92,8 @@ impl Archiver {
 }
 
 impl Merging {
-    fn go_on(mut self: Box<Self>) -> Result<Merged, ArchiveError> {
-        while self.sink.length() < PIECE_BYTES {
+    fn go_on(mut self: Box<Self>, piece_bytes: usize) -> Result<Merged, ArchiveError> {
+        while self.sink.length() < piece_bytes {
             if let Some(input) = self.merge.wanting() {
                 if !self.feeds.get(input).is_some_and(Feed::has_page) {
                     return Ok(Merged::Wants(self, input));

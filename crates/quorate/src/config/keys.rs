@@ -195,7 +195,7 @@ fn timing() -> [Key<Timing>; 5] {
         key(
             "timing.silence",
             "How long a member must have been silent before a node with its name and a new data directory may replace \
-             it.",
+             it. An archiver that was silent for a third of that is replaced by another node.",
             |timing| &mut timing.silence,
             |timing| timing.silence,
         ),

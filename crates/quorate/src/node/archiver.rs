@@ -13,7 +13,6 @@
 //!   has to show the token there.
 
 use std::sync::Weak;
-use std::time::Duration;
 
 use quorate_env::sleep;
 use quorate_model::{ARCHIVER_LEVEL, Appointment, Archiver, ControlCommand, ControlReply, NodeId, Proposal, codec};
@@ -21,9 +20,10 @@ use quorate_model::{ARCHIVER_LEVEL, Appointment, Archiver, ControlCommand, Contr
 use super::gateway::Gateway;
 use crate::error::Error;
 
-/// How long an archiver may be silent before another node takes its place. Much longer than a restart takes, because
-/// writes do not wait for the archive, and a change of the archiver is dear.
-const ARCHIVER_SILENCE: Duration = Duration::from_secs(10);
+/// An archiver that is silent for this part of the time after which its name could be taken over is replaced: by
+/// default, after 10 s. Much longer than a restart takes, because writes do not wait for the archive, and a change of
+/// the archiver is dear.
+const SILENCE_PART: u32 = 3;
 
 /// A member, as the leader knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,8 +33,8 @@ struct Seen {
     is_leader: bool,
     /// Whether it can archive, by what it has said lately; `None` if it does not answer.
     can_archive: Option<bool>,
-    /// The time since its last answer.
-    silent_for: Duration,
+    /// Whether its last answer is so long ago that it may be replaced.
+    is_silent: bool,
 }
 
 /// What to do about the archiver.
@@ -56,7 +56,7 @@ fn decide(members: &[Seen], present: Option<NodeId>) -> Decision {
         // A former member, or one whose configuration no longer has an archive, does not come back to the role.
         None | Some(Seen { can_archive: Some(false), .. }) => Decision::Appoint(best),
         Some(Seen { can_archive: Some(true), .. }) => Decision::Keep,
-        Some(Seen { silent_for, .. }) if *silent_for < ARCHIVER_SILENCE => Decision::Keep,
+        Some(Seen { is_silent: false, .. }) => Decision::Keep,
         // It may come back, and nobody else can do it.
         Some(_) => best.map_or(Decision::Keep, |best| Decision::Appoint(Some(best))),
     }
@@ -91,13 +91,13 @@ pub(super) async fn appoint(gateway: Weak<Gateway>) {
 /// Returns what the leader, which is this node, knows about the members.
 fn seen(gateway: &Gateway) -> Vec<Seen> {
     let status = gateway.consensus.status();
-    let own = status.node;
+    let (own, silence) = (status.node, gateway.consensus.timing().silence / SILENCE_PART);
     let member = |member: quorate_consensus::MemberStatus| Seen {
         id: member.id,
         is_voter: member.voter,
         is_leader: member.id == own,
         can_archive: gateway.consensus.can_archive(member.id),
-        silent_for: member.silent_for,
+        is_silent: member.silent_for >= silence,
     };
     status.members.into_iter().map(member).collect()
 }

@@ -74,6 +74,7 @@ impl Tenure {
     /// Finds out where the archive ends, so that this node can go on from there.
     pub(super) async fn begin(duty: &Duty, mut archiver: Archiver, group: Group) -> Result<Self, Failed> {
         archiver.set_tidying(duty.archive.tidying);
+        archiver.set_sizes(duty.archive.sizes);
         let end = archiver.end().await?;
         let capture = capture(&duty.env, &duty.store).await?;
         let now = Instant::now();
