@@ -17,7 +17,7 @@ use quorate_env::{Rng, lock};
 use tokio::task::JoinSet;
 
 use crate::harness::Result;
-use crate::harness::cluster::Cluster;
+use crate::harness::cluster::{Cluster, Place};
 use crate::harness::options::Options;
 use crate::verdict::Verdict;
 
@@ -85,7 +85,8 @@ pub async fn run(args: DisasterArgs) -> Result<Verdict> {
 /// Builds a cluster, destroys it, and restores it.
 async fn destroy(args: &DisasterArgs, rng: &Rng) -> Result<Loss> {
     let place = args.options.scratch()?;
-    let cluster = Cluster::archiving(&args.options, place.path()).await?;
+    let at = Place { dir: place.path().to_owned(), boundary: None };
+    let cluster = Cluster::archiving(&args.options, at).await?;
     if args.size_mib > 0 {
         cluster.fill(args.size_mib).await?;
     }

@@ -22,6 +22,7 @@
     reason = "trials run real processes on the real machine, and may panic"
 )]
 
+mod archive;
 mod chaos;
 mod clients;
 mod differential;
@@ -39,6 +40,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::archive::ArchiveArgs;
 use crate::chaos::ChaosArgs;
 use crate::clients::ClientsArgs;
 use crate::differential::DifferentialArgs;
@@ -63,6 +65,8 @@ struct Arguments {
 /// The trials.
 #[derive(Debug, Subcommand)]
 enum Trial {
+    /// Restore what was archived under kills at a thousand entries and every boundary, and compare each state
+    Archive(ArchiveArgs),
     /// Run nodes under faults for an hour, and check the histories of their clients
     Chaos(ChaosArgs),
     /// Run clients of other languages on a cluster with TLS and users whose leaders are killed
@@ -88,6 +92,7 @@ enum Trial {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let ended = match Arguments::parse().trial {
+        Trial::Archive(args) => archive::run(args).await,
         Trial::Chaos(args) => chaos::run(args).await,
         Trial::Clients(args) => clients::run(args).await,
         Trial::Differential(args) => differential::run(args).await,

@@ -21,12 +21,20 @@ const NODES: usize = 3;
 /// The bytes of a MiB.
 const MIB: u64 = 1 << 20;
 
+/// Where nodes archive to.
+#[derive(Clone)]
+pub struct Place {
+    pub dir: PathBuf,
+    /// How often pages are archived, if not as usual.
+    pub boundary: Option<&'static str>,
+}
+
 /// A running `quorate dev`.
 pub struct Cluster {
     program: PathBuf,
     dir: PathBuf,
     /// Where the nodes archive, if they do.
-    archive: Option<PathBuf>,
+    archive: Option<Place>,
     dev: Child,
     /// Removed at the end.
     _scratch: tempfile::TempDir,
@@ -91,21 +99,20 @@ impl Cluster {
         super::figures::print_conditions(scratch.path())?;
         let mut cluster = Self::start_in(options, scratch, None).await?;
         if !timing.is_empty() {
-            cluster.stop().await?;
-            for id in 1..=NODES {
-                let path = cluster.dir.join(format!("node-{id}.toml"));
-                let config = std::fs::read_to_string(&path)?;
-                std::fs::write(&path, format!("{config}\n[timing]\n{}\n", timing.join("\n")))?;
-            }
-            cluster.dev = dev(&cluster.program, &cluster.dir, None)?;
-            cluster.ready().await?;
+            cluster.configure(&format!("[timing]\n{}", timing.join("\n"))).await?;
         }
         Ok(cluster)
     }
 
     /// Starts three nodes that archive to a directory.
-    pub async fn archiving(options: &Options, archive: &Path) -> Result<Self> {
-        Self::start_in(options, options.scratch()?, Some(archive)).await
+    pub async fn archiving(options: &Options, archive: Place) -> Result<Self> {
+        let Place { dir, boundary } = archive.clone();
+        let mut cluster = Self::start_in(options, options.scratch()?, Some(archive)).await?;
+        if let Some(boundary) = boundary {
+            let lines = format!("[archive]\nurl = \"{}\"\nboundary = \"{boundary}\"", dir.display());
+            cluster.configure(&lines).await?;
+        }
+        Ok(cluster)
     }
 
     /// Starts three nodes with the last state of an archive. Returns the last archived entry too.
@@ -116,15 +123,28 @@ impl Cluster {
         let said = output(&mut restore).await?;
         let index = said.split("from position ").nth(1).and_then(|rest| rest.split(' ').next()?.rsplit('.').next());
         let index = index.and_then(|index| index.parse().ok()).ok_or_else(|| format!("quorate restore said {said}"))?;
+        let archive = Place { dir: archive.to_owned(), boundary: None };
         Ok((Self::start_in(options, scratch, Some(archive)).await?, index))
     }
 
-    async fn start_in(options: &Options, scratch: tempfile::TempDir, archive: Option<&Path>) -> Result<Self> {
+    async fn start_in(options: &Options, scratch: tempfile::TempDir, archive: Option<Place>) -> Result<Self> {
         let (program, dir) = (options.program()?, scratch.path().to_owned());
-        let dev = dev(&program, &dir, archive)?;
-        let mut cluster = Self { dev, program, dir, archive: archive.map(Path::to_path_buf), _scratch: scratch };
+        let dev = dev(&program, &dir, archive.as_ref())?;
+        let mut cluster = Self { dev, program, dir, archive, _scratch: scratch };
         cluster.ready().await?;
         Ok(cluster)
+    }
+
+    /// Starts all nodes again, with these lines of TOML at the end of their configuration.
+    async fn configure(&mut self, lines: &str) -> Result<()> {
+        self.stop().await?;
+        for id in 1..=NODES {
+            let path = self.dir.join(format!("node-{id}.toml"));
+            let config = std::fs::read_to_string(&path)?;
+            std::fs::write(&path, format!("{config}\n{lines}\n"))?;
+        }
+        self.dev = dev(&self.program, &self.dir, self.archive.as_ref())?;
+        self.ready().await
     }
 
     /// Returns the last archived entry, once there is one.
@@ -138,7 +158,7 @@ impl Cluster {
             position: String,
         }
         let mut list = Command::new(&self.program);
-        list.args(["archive", "list", "--json"]).arg(self.archive.as_ref()?);
+        list.args(["archive", "list", "--json"]).arg(&self.archive.as_ref()?.dir);
         let archived: Vec<Archived> = serde_json::from_str(&output(&mut list).await.ok()?).ok()?;
         archived.first()?.last.as_ref()?.position.rsplit('.').next()?.parse().ok()
     }
@@ -267,13 +287,13 @@ async fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-fn dev(program: &Path, dir: &Path, archive: Option<&Path>) -> Result<Child> {
+fn dev(program: &Path, dir: &Path, archive: Option<&Place>) -> Result<Child> {
     let log = std::fs::File::create(dir.join("dev.log"))?;
     let mut command = Command::new(program);
     // It ends when this process ends for any reason: its standard input is a pipe that this process holds.
     command.args(["dev", "--until-stdin-closes", "--data-dir"]).arg(dir);
     if let Some(archive) = archive {
-        command.arg("--archive").arg(archive);
+        command.arg("--archive").arg(&archive.dir);
     }
     command.stdin(Stdio::piped()).stdout(log.try_clone()?).stderr(log);
     Ok(command.kill_on_drop(true).spawn()?)
