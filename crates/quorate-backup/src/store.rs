@@ -77,11 +77,20 @@ impl Store {
     ///
     /// Returns [`Error::Open`] if the configuration is incomplete, and [`Error::Disk`] if a file can't be read.
     pub fn open(location: &Location, credentials: Option<&FilePath>) -> Result<Self, Error> {
+        Self::open_with(location, &credentials.map(credentials::read).transpose()?.unwrap_or_default())
+    }
+
+    /// Opens a store with these credentials: names, in small letters, and values as in a file of credentials.
+    ///
+    /// # Errors
+    ///
+    /// See [`Store::open`].
+    pub fn open_with(location: &Location, credentials: &[(String, String)]) -> Result<Self, Error> {
         let (inner, prefix) = build::build(location, credentials)?;
         Ok(Self { inner, prefix, location: Arc::new(location.clone()) })
     }
 
-    /// Returns a place below this one; `name` is of letters, digits, and `.`, `_`, `-` and `=`. Messages name the
+    /// Returns a place below this one; `name` is of letters, digits, and `.`, `_`, `-`, `=` and `/`. Messages name the
     /// location of this one.
     #[must_use]
     pub fn below(&self, name: &str) -> Self {

@@ -20,6 +20,7 @@ use crate::error::{Context as _, Error, Result};
 use crate::{log, output, restore, stop};
 
 mod config;
+mod litestream;
 mod many;
 
 /// The shortest interval between two boundaries.
@@ -58,7 +59,7 @@ pub struct ReplicateArgs {
     /// The store.
     #[command(flatten)]
     store: StoreArgs,
-    /// Archive the databases and directories in this file (see docs/replicate.md)
+    /// Archive the databases and directories in this file, which may be a litestream.yml (see docs/replicate.md)
     #[arg(long, value_name = "FILE", conflicts_with_all = ["interval", "keep_for", "cluster", "credentials_file"])]
     config: Option<PathBuf>,
     /// The database, a file of SQLite
@@ -71,10 +72,12 @@ pub struct ReplicateArgs {
 
 /// Runs the command. The exit code is that of the command of `--exec`, if there is one.
 pub async fn run(args: &ReplicateArgs) -> Result<ExitCode> {
-    log::begin(LogConfig::default())?;
+    let config = args.config.as_deref().map(config::read).transpose()?;
+    log::begin(config.as_ref().map_or_else(LogConfig::default, |config| config.log))?;
     let env = Env::real();
     let mut signals = stop::Stop::take(false)?;
-    let mut child = args.exec.as_deref().map(start).transpose()?;
+    let configured = config.as_ref().and_then(|config| config.exec.as_ref()).filter(|_| !args.once);
+    let mut child = args.exec.as_ref().or(configured).map(|command| start(command)).transpose()?;
     let mut ended = Ok(ExitCode::SUCCESS);
     let until = async {
         if args.once {
@@ -85,8 +88,8 @@ pub async fn run(args: &ReplicateArgs) -> Result<ExitCode> {
             None => signals.requested().await,
         }
     };
-    let replicated = match &args.config {
-        Some(file) => many::replicate(&env, &config::read(file)?, until).await,
+    let replicated = match &config {
+        Some(config) => many::replicate(&env, config, until).await,
         None => one(&env, args, until).await,
     };
     if replicated.is_err()

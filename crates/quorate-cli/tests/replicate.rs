@@ -175,6 +175,31 @@ fn databases_of_a_configuration_are_archived_and_new_files_too() {
     assert!(!Path::new(&world.path("places/other")).exists());
 }
 
+#[test]
+fn a_configuration_of_litestream_is_followed() {
+    let world = World::new();
+    world.write("a");
+    std::fs::create_dir_all(world.path("tenants/below")).unwrap();
+    std::fs::create_dir(world.path("places")).unwrap();
+    let tenant = Connection::open(world.dir.path().join("tenants/below/b.db")).unwrap();
+    tenant.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE t (v TEXT); INSERT INTO t VALUES ('b')").unwrap();
+    let config = "exec: exit 7\ndbs:\n- path: $ROOT/app.db\n  replica: {url: 'file://${ROOT}/archive'}\n\
+                  - {dir: $ROOT/tenants, pattern: '*.db', recursive: true, replica: {path: $ROOT/places}}\n";
+    std::fs::write(world.path("litestream.yml"), config).unwrap();
+    let replicate = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
+        command.env("ROOT", world.dir.path()).args(["replicate", "--config", &world.path("litestream.yml")]);
+        command
+    };
+    assert_eq!(replicate().status().unwrap().code(), Some(7));
+    assert_eq!(world.restored(), "a");
+    assert_eq!(world.restored_from(&format!("file://{}", world.path("places/below/b.db"))), "b");
+    std::fs::write(world.path("litestream.yml"), format!("{config}levels: []\n")).unwrap();
+    let refused = replicate().output().unwrap();
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("'levels' is not supported"));
+}
+
 /// Returns the installed program, or `None`, with a message, if it is not installed.
 fn litestream() -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

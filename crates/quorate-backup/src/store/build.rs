@@ -1,6 +1,5 @@
 //! Opens the store of a location with the crate `object_store`.
 
-use std::path::Path as FilePath;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -13,23 +12,22 @@ use object_store::{ClientOptions, ObjectStore, RetryConfig};
 use quorate_env::{Cause, Env};
 
 use super::location::Kind;
-use super::{CONNECT_MAX, Location, REQUEST_MAX, RETRIES_MAX, RETRY_MAX, credentials};
+use super::{CONNECT_MAX, Location, REQUEST_MAX, RETRIES_MAX, RETRY_MAX};
 use crate::error::Error;
 
 type Built = (Arc<dyn ObjectStore>, Path);
 
 /// Opens a store; returns it with the prefix of the location in it.
-pub(super) fn build(location: &Location, file: Option<&FilePath>) -> Result<Built, Error> {
+pub(super) fn build(location: &Location, settings: &Settings) -> Result<Built, Error> {
     let failed = |error: object_store::Error| Error::Open { location: location.to_string(), source: error.into() };
     let unknown = |name: &str| {
-        let source = Cause::from(format!("the file of credentials has the setting '{name}', which is not known"));
+        let source = Cause::from(format!("the credentials have the setting '{name}', which is not known"));
         Error::Open { location: location.to_string(), source }
     };
-    let settings = file.map(credentials::read).transpose()?.unwrap_or_default();
     let inner: Arc<dyn ObjectStore> = match location.kind {
-        Kind::S3 => Arc::new(s3(location, &settings, unknown)?.build().map_err(failed)?),
-        Kind::Google => Arc::new(google(location, &settings, unknown)?.build().map_err(failed)?),
-        Kind::Azure => Arc::new(azure(location, &settings, unknown)?.build().map_err(failed)?),
+        Kind::S3 => Arc::new(s3(location, settings, unknown)?.build().map_err(failed)?),
+        Kind::Google => Arc::new(google(location, settings, unknown)?.build().map_err(failed)?),
+        Kind::Azure => Arc::new(azure(location, settings, unknown)?.build().map_err(failed)?),
         Kind::Dir => {
             // Not created: where a disk or a share is not mounted, backups would land on another one.
             let env = Env::current().unwrap_or_else(Env::real);

@@ -1,16 +1,19 @@
-//! The configuration of `quorate replicate --config`: which databases and directories go where.
+//! The configuration of `quorate replicate --config`: which databases and directories go where. `litestream` reads that
+//! of Litestream.
 //!
 //! Invariant: what can't be used is refused when the file is read, before anything is archived.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use quorate::config::{ConfigError, Key, Schema, Shown, Sources, time};
 use quorate_backup::store::{Location, Store};
+use quorate_server::config::LogConfig;
 use toml::{Table, Value};
 
-use super::{INTERVAL_MIN, Options};
+use super::{INTERVAL_MIN, Options, litestream};
 use crate::error::{Context as _, Error, Result};
 use crate::restore;
 
@@ -25,10 +28,23 @@ const DIRECTORY: &str = "directory";
 const SHARED: [&str; 3] = ["interval", "keep_for", "credentials_file"];
 
 /// What to archive.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Config {
     pub databases: Vec<Entry>,
     pub directories: Vec<Entry>,
+    /// The command to run, if the configuration names one.
+    pub exec: Option<String>,
+    pub log: LogConfig,
+}
+
+/// Names and values of credentials. They are never shown.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Secrets(pub Vec<(String, String)>);
+
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secrets")
+    }
 }
 
 /// A table: a database, or a directory of databases.
@@ -37,11 +53,21 @@ pub struct Entry {
     pub path: PathBuf,
     /// Which files of the directory are databases.
     pub pattern: Option<String>,
-    url: String,
-    interval: Duration,
-    keep_for: Option<Duration>,
-    credentials_file: Option<PathBuf>,
-    cluster: Option<String>,
+    /// Whether the directories below are searched too.
+    pub is_recursive: bool,
+    /// Whether files that appear later are not archived.
+    pub is_searched_once: bool,
+    pub url: String,
+    pub interval: Duration,
+    pub keep_for: Option<Duration>,
+    pub credentials_file: Option<PathBuf>,
+    /// Credentials that are in the configuration itself, instead of a file.
+    pub secrets: Secrets,
+    pub cluster: Option<String>,
+    /// Instead of the default of [`Options`].
+    pub checkpoint_frames: Option<u32>,
+    /// Instead of the default of [`Options`].
+    pub stop_wait: Option<Duration>,
 }
 
 impl Default for Entry {
@@ -49,11 +75,16 @@ impl Default for Entry {
         Self {
             path: PathBuf::new(),
             pattern: None,
+            is_recursive: false,
+            is_searched_once: false,
             url: String::new(),
             interval: Options::default().interval,
             keep_for: None,
             credentials_file: None,
+            secrets: Secrets::default(),
             cluster: None,
+            checkpoint_frames: None,
+            stop_wait: None,
         }
     }
 }
@@ -61,14 +92,25 @@ impl Default for Entry {
 impl Entry {
     /// Opens the store; no request is sent yet.
     pub fn open(&self) -> Result<Store> {
-        let opened = self.url.parse().and_then(|location| Store::open(&location, self.credentials_file.as_deref()));
+        let opened = self.url.parse().and_then(|location| match &self.credentials_file {
+            Some(file) => Store::open(&location, Some(file)),
+            None => Store::open_with(&location, &self.secrets.0),
+        });
         opened.map_err(Error::of)
     }
 
     /// Returns how to archive the database.
     pub fn options(&self) -> Result<Options> {
         let cluster = self.cluster.as_deref().map(restore::cluster).transpose()?.map(|cluster| cluster.0);
-        Ok(Options { interval: self.interval, keep: self.keep_for, cluster, ..Options::default() })
+        let Options { checkpoint_frames, stop_wait, .. } = Options::default();
+        Ok(Options {
+            interval: self.interval,
+            keep: self.keep_for,
+            cluster,
+            checkpoint_frames: self.checkpoint_frames.unwrap_or(checkpoint_frames),
+            stop_wait: self.stop_wait.unwrap_or(stop_wait),
+            ..Options::default()
+        })
     }
 
     /// Returns this entry with its paths relative to the directory of the configuration.
@@ -102,6 +144,12 @@ impl Schema for Entry {
                 "Which files of the directory are databases: * stands for any characters.",
                 |it: &mut Self, given| given.text().map(|pattern| it.pattern = Some(pattern)),
                 |it| it.pattern.clone().into(),
+            ),
+            Key::new(
+                "recursive",
+                "Whether the directories below are searched too.",
+                |it: &mut Self, given| given.flag().map(|is_recursive| it.is_recursive = is_recursive),
+                |it| it.is_recursive.into(),
             ),
             Key::new(
                 "interval",
@@ -145,7 +193,11 @@ impl Schema for Entry {
 /// Reads a configuration.
 pub fn read(file: &Path) -> Result<Config> {
     let text = std::fs::read_to_string(file).context(|| format!("cannot read {}", file.display()))?;
-    parse(&text, file.parent().unwrap_or(Path::new(""))).map_err(|error| error.within(file.display()))
+    let config = match litestream::is_named(file) {
+        true => litestream::parse(&text, |name| std::env::var(name).ok()),
+        false => parse(&text, file.parent().unwrap_or(Path::new(""))),
+    };
+    config.map_err(|error| error.within(file.display()))
 }
 
 fn parse(text: &str, base: &Path) -> Result<Config> {
@@ -163,6 +215,9 @@ fn parse(text: &str, base: &Path) -> Result<Config> {
             let entry = Sources::new().text(&table.to_string()).and_then(|sources| sources.read::<Entry>());
             let entry = entry.map_err(|error| Error::of(error).within(format!("[[{name}]] {number}")))?;
             match entry.pattern.is_some() == (name == DIRECTORY) {
+                true if name == DATABASE && entry.is_recursive => {
+                    Err(Error::new(format!("[[{name}]] {number}: only [[{DIRECTORY}]] can be 'recursive'")))
+                }
                 true => Ok(entry.within(base)),
                 false => {
                     Err(Error::new(format!("[[{name}]] {number}: only [[{DIRECTORY}]] has a 'pattern', and must")))
@@ -171,16 +226,22 @@ fn parse(text: &str, base: &Path) -> Result<Config> {
         };
         tables.into_iter().zip(1..).map(read).collect()
     };
-    let config = Config { databases: entries(databases, DATABASE)?, directories: entries(directories, DIRECTORY)? };
-    check(&config)?;
+    let config = Config {
+        databases: entries(databases, DATABASE)?,
+        directories: entries(directories, DIRECTORY)?,
+        ..Config::default()
+    };
+    check(&config, "[[database]] or [[directory]]")?;
     Ok(config)
 }
 
-/// Checks that no two archives are in one place, and that no database is archived twice.
-fn check(Config { databases, directories }: &Config) -> Result<()> {
+/// Checks that there is something to archive, that no two archives are in one place, and that no database is archived
+/// twice. `names` says what the parts of the configuration are called.
+pub fn check(config: &Config, names: &str) -> Result<()> {
+    let Config { databases, directories, .. } = config;
     let all = || databases.iter().chain(directories);
     if all().next().is_none() {
-        return Err(Error::new(format!("nothing to archive: write [[{DATABASE}]] or [[{DIRECTORY}]]")));
+        return Err(Error::new(format!("nothing to archive: write {names}")));
     }
     if databases.len() > DATABASES_MAX {
         return Err(Error::new(format!("there are more than {DATABASES_MAX} databases: use several processes")));
@@ -222,7 +283,7 @@ mod tests {
     fn tables_inherit_what_is_before_them() {
         let text = "interval = \"2 s\"\nkeep_for = \"7 d\"\n[[database]]\npath = \"a.db\"\nurl = \"s3://b/a\"\n\
                     [[directory]]\npath = \"/t\"\npattern = \"*.db\"\nurl = \"archive\"\ninterval = \"500 ms\"";
-        let Config { databases, directories } = parse(text, Path::new("/etc/q")).unwrap();
+        let Config { databases, directories, .. } = parse(text, Path::new("/etc/q")).unwrap();
         assert_eq!(databases[0].path, Path::new("/etc/q/a.db"));
         assert_eq!(databases[0].options().unwrap().interval, Duration::from_secs(2));
         assert_eq!((&*directories[0].url, &*directories[0].path), ("/etc/q/archive", Path::new("/t")));

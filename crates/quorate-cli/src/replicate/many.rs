@@ -6,6 +6,7 @@
 //!   locks.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use quorate::archive::{ArchiveError, Objects};
 use quorate_backup::store::Store;
+use quorate_env::disk::Disk;
 use quorate_env::{Env, JoinHandle, timeout};
 use quorate_replicate::{Options, ReplicateError, Status, Turns};
 use tokio::sync::watch;
@@ -26,6 +28,9 @@ const SEARCH_INTERVAL: Duration = Duration::from_secs(2);
 /// How long to wait before a database is tried again whose error would not pass by itself.
 const RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
+/// The most directories that are searched for databases below one.
+const FOLDERS_MAX: usize = 10_000;
+
 /// What follows the last `-` in the names of the files that SQLite puts beside a database.
 const BESIDE: [&str; 3] = ["wal", "shm", "journal"];
 
@@ -38,10 +43,12 @@ pub async fn replicate(env: &Env, config: &Config, until: impl Future<Output = (
     let directories: Vec<_> =
         config.directories.iter().map(|entry| Ok((entry, entry.open()?))).collect::<Result<_>>()?;
     let mut until = pin!(until);
+    let mut is_first = true;
     loop {
-        for (entry, store) in &directories {
+        for (entry, store) in directories.iter().filter(|(entry, _)| is_first || !entry.is_searched_once) {
             running.search(entry, store).await?;
         }
+        is_first = false;
         if timeout(SEARCH_INTERVAL, &mut until).await.is_ok() {
             return running.stop().await;
         }
@@ -70,20 +77,16 @@ struct Database {
 impl Running {
     /// Begins to archive the databases in a directory that are not archived yet, and ends with those that are gone.
     async fn search(&mut self, entry: &Entry, store: &Store) -> Result<()> {
-        let (disk, dir) = (Arc::clone(self.env.disk()), entry.path.clone());
-        let listed = self.env.blocking(move || disk.list(&dir)).await.unwrap_or_else(|| Ok(Vec::new()));
-        let items = match listed {
-            Ok(items) => items,
+        let (disk, searched) = (Arc::clone(self.env.disk()), entry.clone());
+        let found = self.env.blocking(move || databases_in(&*disk, &searched)).await.unwrap_or_else(|| Ok(Vec::new()));
+        let names = match found {
+            Ok(names) => names,
             Err(error) => {
                 tracing::warn!(directory = %entry.path.display(), %error, "the directory could not be searched");
                 return Ok(());
             }
         };
-        let pattern = entry.pattern.as_deref().unwrap_or_default();
-        let is_beside = |name: &str| name.rsplit_once('-').is_some_and(|(_, end)| BESIDE.contains(&end));
-        let is_database = |name: &str| matches(pattern, name) && !is_beside(name);
-        let names: Vec<_> = items.into_iter().filter(|item| !item.is_dir && is_database(&item.name)).collect();
-        let found: BTreeSet<PathBuf> = names.iter().map(|item| resolved(&entry.path.join(&item.name))).collect();
+        let found: BTreeSet<PathBuf> = names.iter().map(|name| resolved(&entry.path.join(name))).collect();
         self.databases.retain(|path, database| {
             let is_kept = database.origin != entry.path || found.contains(path);
             if !is_kept {
@@ -92,8 +95,8 @@ impl Running {
             }
             is_kept
         });
-        for item in names {
-            self.start(&entry.path.join(&item.name), &entry.path, entry, store.below(&place_of(&item.name)))?;
+        for name in names {
+            self.start(&entry.path.join(&name), &entry.path, entry, store.below(&place_of(&name)))?;
         }
         Ok(())
     }
@@ -166,10 +169,38 @@ async fn archive(
     }
 }
 
+/// Returns the names of the databases in a directory: their paths below it.
+fn databases_in(disk: &dyn Disk, entry: &Entry) -> io::Result<Vec<String>> {
+    let pattern = entry.pattern.as_deref().unwrap_or_default();
+    let is_beside = |name: &str| name.rsplit_once('-').is_some_and(|(_, end)| BESIDE.contains(&end));
+    let (mut found, mut folders) = (Vec::new(), vec![String::new()]);
+    let mut searched = 0_usize;
+    while let Some(folder) = folders.pop() {
+        searched = searched.saturating_add(1);
+        if searched > FOLDERS_MAX {
+            return Err(io::Error::other(format!("there are more than {FOLDERS_MAX} directories in it")));
+        }
+        let items = match disk.list(&entry.path.join(&folder)) {
+            // It has been deleted since its name was read.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !folder.is_empty() => continue,
+            items => items?,
+        };
+        for item in items {
+            let name = if folder.is_empty() { item.name.clone() } else { format!("{folder}/{}", item.name) };
+            if item.is_dir {
+                folders.extend(entry.is_recursive.then_some(name));
+            } else if matches(pattern, &item.name) && !is_beside(&item.name) {
+                found.push(name);
+            }
+        }
+    }
+    Ok(found)
+}
+
 /// Returns the name of the place of a file's archive, which is that of the file. What not every store takes as it is
 /// becomes `=` and two hexadecimal digits for each byte.
 fn place_of(name: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-' | b'/');
     let encoded = |byte: u8| if is_plain(byte) { char::from(byte).to_string() } else { format!("={byte:02x}") };
     name.bytes().map(encoded).collect()
 }
@@ -187,5 +218,6 @@ mod tests {
     fn places_have_plain_names() {
         assert_eq!(place_of("a-b_c.db"), "a-b_c.db");
         assert_eq!(place_of("a b=\u{fc}.db"), "a=20b=3d=c3=bc.db");
+        assert_eq!(place_of("a b/c.db"), "a=20b/c.db");
     }
 }
