@@ -7,7 +7,7 @@
 //!
 //! - [`Archiver`] writes the archive of a cluster. [`PageSource`] is what it needs of the database.
 //! - [`Plan`](restore::Plan) finds out what is to be read for a point in time or a position, and reads it.
-//! - [`Objects`] is the store. [`Memory`](objects::Memory) is one for tests.
+//! - [`Objects`] is the store. [`Memory`](objects::Memory) is one for tests, and [`Counting`] counts requests.
 //!
 //! # Invariants
 //!
@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 mod archiver;
+mod counting;
 pub mod entries;
 mod error;
 mod keys;
@@ -32,6 +33,7 @@ mod source;
 mod sums;
 
 pub use archiver::{Archiver, End, Identity, Put, Sizes, Tidying};
+pub use counting::{Counting, Requests};
 pub use error::ArchiveError;
 pub use manifest::{File, Generation, Manifest};
 pub use objects::Objects;

@@ -2,19 +2,19 @@
 //!
 //! Invariant: this process opens the database in no other way than the follower does.
 
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::process::{ExitCode, ExitStatus};
-use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use quorate::archive::Objects;
 use quorate_env::Env;
 use quorate_replicate::{Options, Status};
 use quorate_server::config::LogConfig;
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
 
+use self::observed::Observed;
 use crate::backups::{StoreArgs, time};
 use crate::error::{Context as _, Error, Result};
 use crate::{log, output, restore, stop};
@@ -22,6 +22,7 @@ use crate::{log, output, restore, stop};
 mod config;
 mod litestream;
 mod many;
+mod observed;
 
 /// The shortest interval between two boundaries.
 const INTERVAL_MIN: Duration = Duration::from_millis(10);
@@ -31,7 +32,8 @@ Examples:
   quorate replicate app.db 's3://my-bucket/app?region=eu-central-1'
   quorate replicate app.db file:///mnt/archive --once
   quorate replicate app.db file:///mnt/archive --keep-for 30d --exec './app --port 8080'
-  quorate replicate --config replicate.toml
+  quorate replicate --config replicate.toml --metrics 127.0.0.1:9090
+  quorate replicate --config litestream.yml
   quorate restore file:///mnt/archive --at latest --plain -o app.db
 
 It runs beside the application, which goes on as before, and archives what has changed within a second. The database is
@@ -59,6 +61,9 @@ pub struct ReplicateArgs {
     /// The store.
     #[command(flatten)]
     store: StoreArgs,
+    /// Show metrics and health over HTTP at this address, such as 127.0.0.1:9090
+    #[arg(long, value_name = "HOST:PORT")]
+    metrics: Option<String>,
     /// Archive the databases and directories in this file, which may be a litestream.yml (see docs/replicate.md)
     #[arg(long, value_name = "FILE", conflicts_with_all = ["interval", "keep_for", "cluster", "credentials_file"])]
     config: Option<PathBuf>,
@@ -78,7 +83,7 @@ pub async fn run(args: &ReplicateArgs) -> Result<ExitCode> {
     let mut signals = stop::Stop::take(false)?;
     let configured = config.as_ref().and_then(|config| config.exec.as_ref()).filter(|_| !args.once);
     let mut child = args.exec.as_ref().or(configured).map(|command| start(command)).transpose()?;
-    let mut ended = Ok(ExitCode::SUCCESS);
+    let (mut ended, is_hurried) = (Ok(ExitCode::SUCCESS), Cell::new(false));
     let until = async {
         if args.once {
             return;
@@ -88,15 +93,37 @@ pub async fn run(args: &ReplicateArgs) -> Result<ExitCode> {
             None => signals.requested().await,
         }
     };
-    let replicated = match &config {
-        Some(config) => many::replicate(&env, config, until).await,
-        None => one(&env, args, until).await,
+    let mut impatient = stop::Stop::take(false)?;
+    let ended_at_once = async {
+        impatient.requested().await;
+        tracing::info!("archives the last changes; a second signal ends the process at once");
+        impatient.requested().await;
+        is_hurried.set(true);
+    };
+    let observed = Observed::default();
+    let listen = args.metrics.as_ref().or(config.as_ref().and_then(|config| config.metrics.as_ref()));
+    let replicated = async {
+        let _port = observed.show(&env, listen.map(String::as_str)).await?;
+        match &config {
+            Some(config) => many::replicate(&env, config, &observed, until).await,
+            None => one(&env, args, &observed, until).await,
+        }
+    };
+    let replicated = tokio::select! {
+        biased;
+        replicated = replicated => replicated,
+        () = ended_at_once => Err(Error::new(
+            "ended at once by a second signal: the next start archives what is not archived yet"
+        )),
     };
     if replicated.is_err()
         && let Some(child) = &mut child
     {
         // Without an archive the application must not go on as if there were one.
-        pass_on(child);
+        match is_hurried.get() {
+            true => drop(child.start_kill()),
+            false => pass_on(child),
+        }
         let _ = child.wait().await;
     }
     let told = replicated?;
@@ -107,10 +134,10 @@ pub async fn run(args: &ReplicateArgs) -> Result<ExitCode> {
 }
 
 /// Archives the database of the arguments. Returns what to tell about it.
-async fn one(env: &Env, args: &ReplicateArgs, until: impl Future<Output = ()>) -> Result<String> {
+async fn one(env: &Env, args: &ReplicateArgs, observed: &Observed, until: impl Future<Output = ()>) -> Result<String> {
     let missing = || Error::new("name a database and a URL, or --config");
     let (database, url) = args.database.as_ref().zip(args.url.as_ref()).ok_or_else(missing)?;
-    let objects: Arc<dyn Objects> = Arc::new(args.store.open(url)?);
+    let objects = observed.counted(args.store.open(url)?);
     let options = Options {
         interval: args.interval,
         keep: args.keep_for,
@@ -118,6 +145,7 @@ async fn one(env: &Env, args: &ReplicateArgs, until: impl Future<Output = ()>) -
         ..Options::default()
     };
     let (sender, status) = watch::channel(Status::default());
+    observed.add(database, status.clone());
     quorate_replicate::replicate(env, database, objects, options, sender, until).await.map_err(Error::of)?;
     let Status { boundary, boundaries, bytes, .. } = status.borrow().clone();
     Ok(format!("boundary {boundary}: {boundaries} boundaries with {bytes} bytes were archived\n"))

@@ -200,6 +200,98 @@ fn a_configuration_of_litestream_is_followed() {
     assert!(String::from_utf8_lossy(&refused.stderr).contains("'levels' is not supported"));
 }
 
+#[test]
+fn metrics_and_health_are_shown_over_http() {
+    let world = World::new();
+    world.write("a");
+    let mut process = Lines::of(replicate(&world, &["--metrics", "127.0.0.1:0"]));
+    let shown = process.until("shows its metrics");
+    let url = shown.split("url=").nth(1).unwrap().trim().trim_matches('"').to_owned();
+    let named = |name: &str| format!("{name}{{database=\"{}\"}} ", world.path("app.db"));
+    let value = |name: &str| -> Option<f64> {
+        let page = get(&url, "/metrics");
+        let line = page.lines().find_map(|line| line.strip_prefix(&named(name)));
+        line.map(|value| value.parse().unwrap())
+    };
+    support::wait_until("a boundary", || value("quorate_replicate_boundary_index").is_some_and(|index| index >= 1.0));
+    support::wait_until("no lag", || value("quorate_replicate_lag_seconds") == Some(0.0));
+    assert_eq!(value("quorate_replicate_lag_bytes"), Some(0.0));
+    assert_eq!(value("quorate_replicate_generation"), Some(1.0));
+    assert!(value("quorate_replicate_boundary_bytes_total").unwrap() > 0.0);
+    assert_eq!(value("quorate_replicate_failures_total"), Some(0.0));
+    assert!(get(&url, "/metrics").contains("quorate_replicate_requests_total{verb=\"create\"} "));
+    assert!(get(&url, "/health").ends_with("ok\n"));
+    assert!(get(&url, "/other").starts_with("HTTP/1.1 404"));
+    process.signal(rustix::process::Signal::TERM);
+    assert!(process.child.wait().unwrap().success());
+}
+
+#[test]
+fn a_second_signal_ends_the_process_at_once() {
+    let world = World::new();
+    world.write("a");
+    // It takes connections, and never answers.
+    let store = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("s3://b/a?region=r&endpoint=http://{}", store.local_addr().unwrap());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
+    command.args(["replicate", &world.path("app.db"), &url, "--exec", "trap '' TERM; while true; do sleep 1; done"]);
+    command.env("AWS_ACCESS_KEY_ID", "a").env("AWS_SECRET_ACCESS_KEY", "b");
+    let mut process = Lines::of(command);
+    // The request for the archive: now the process has handlers for signals.
+    drop(store.accept().unwrap());
+    process.signal(rustix::process::Signal::TERM);
+    process.until("a second signal ends the process at once");
+    process.signal(rustix::process::Signal::INT);
+    process.until("ended at once by a second signal");
+    assert_eq!(process.child.wait().unwrap().code(), Some(1));
+}
+
+/// A process, and what it says.
+struct Lines {
+    child: Child,
+    said: std::io::BufReader<std::process::ChildStderr>,
+}
+
+impl Lines {
+    fn of(mut command: Command) -> Self {
+        let mut child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
+        let said = std::io::BufReader::new(child.stderr.take().unwrap());
+        Self { child, said }
+    }
+
+    /// Returns the next line with this text.
+    fn until(&mut self, text: &str) -> String {
+        use std::io::BufRead as _;
+        let mut line = String::new();
+        while !line.contains(text) {
+            line.clear();
+            assert_ne!(self.said.read_line(&mut line).unwrap(), 0, "it ended without '{text}'");
+        }
+        line
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
+        support::signal(self.child.id().try_into().unwrap(), signal);
+    }
+}
+
+impl Drop for Lines {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Returns the answer to a request, with its head.
+fn get(url: &str, path: &str) -> String {
+    use std::io::{Read as _, Write as _};
+    let mut stream = std::net::TcpStream::connect(url.strip_prefix("http://").unwrap()).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
 /// Returns the installed program, or `None`, with a message, if it is not installed.
 fn litestream() -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

@@ -138,26 +138,27 @@ impl Follower {
         Ok(follower)
     }
 
-    /// Whether something has changed since the last boundary that was kept. Costs a few microseconds.
+    /// Returns how many bytes of pages, at most, have changed since the last boundary that was kept; `None` if nothing
+    /// has. Costs a few microseconds.
     ///
     /// # Errors
     ///
     /// Returns [`ReplicateError::Replaced`] if another file has got the name of the database. Then begin anew.
-    pub fn has_news(&mut self) -> Result<bool, ReplicateError> {
+    pub fn news(&mut self) -> Result<Option<u64>, ReplicateError> {
         if identity(&self.env, &self.path)? != self.identity {
             return Err(ReplicateError::Replaced);
-        }
-        {
-            let progress = lock(&self.inner.progress);
-            if progress.kept.is_none() || progress.is_touched {
-                return Ok(true);
-            }
         }
         let sample = self.sample()?;
         let position = self.seen.position.as_ref();
         let is_same = sample.header.as_ref() == position.map(Position::header);
-        let frames = position.map_or(0, Position::frames);
-        Ok(sample.frames > 0 && !(is_same && sample.frames == frames))
+        let seen = position.filter(|_| is_same).map_or(0, Position::frames);
+        let has_unseen = sample.frames > 0 && !(is_same && sample.frames == seen);
+        let noted = lock(&self.inner.progress).noted(self.seen.pages);
+        if noted.is_none() && !has_unseen {
+            return Ok(None);
+        }
+        let pages = u64::from(sample.frames.saturating_sub(seen)).saturating_add(noted.unwrap_or(0));
+        Ok(Some(pages.saturating_mul(self.seen.page_size.into())))
     }
 
     /// Takes a boundary after the last commit. `index` is its number in the archive. Returns `None` if the database has
@@ -335,6 +336,14 @@ impl Follower {
 }
 
 impl Progress {
+    /// Returns how many pages of a database of this size may have changed; `None` if none has.
+    fn noted(&self, pages: u32) -> Option<u64> {
+        match self.kept {
+            None => Some(pages.into()),
+            Some(_) => self.is_touched.then(|| u64::try_from(self.changed.len()).unwrap_or(u64::MAX)),
+        }
+    }
+
     fn add(&mut self, page: u32, commit: u32) {
         self.changed.insert(page);
         self.is_touched = true;

@@ -28,5 +28,5 @@ mod wal;
 pub use error::ReplicateError;
 pub use follower::{Counts, Follower};
 pub use following::Turns;
-pub use replicate::{BACKOFF_MAX, Options, Status, replicate};
+pub use replicate::{BACKOFF_MAX, Options, STOP_MAX, Status, replicate};
 pub use restore::{Restored, restore_pages};

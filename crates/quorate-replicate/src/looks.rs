@@ -10,7 +10,7 @@ use quorate_env::{Instant, lock, sleep};
 use crate::error::ReplicateError;
 use crate::follower::Follower;
 use crate::following::Following;
-use crate::replicate::Options;
+use crate::replicate::{Options, Status};
 
 /// How long to wait after a checkpoint that has not led to a restart of the `-wal`.
 const CHECKPOINT_RETRY: Duration = Duration::from_secs(5);
@@ -27,14 +27,25 @@ pub struct Behind(Arc<Mutex<State>>);
 #[derive(Debug, Default)]
 struct State {
     since: Option<Instant>,
+    /// The bytes of the pages that had changed at the last look.
+    bytes: u64,
+    /// When a look succeeded last.
+    looked_at: Option<Instant>,
     /// Whether a boundary was taken that is not stored yet. It is no longer news, but must be stored.
     is_taken: bool,
 }
 
 impl Behind {
-    /// Returns for how long something has changed that is not archived; zero if nothing has.
-    pub fn lag(&self) -> Duration {
-        lock(&self.0).since.map_or(Duration::ZERO, |since| Instant::now().saturating_duration_since(since))
+    /// Goes on from what was known before.
+    pub fn from(status: &Status) -> Self {
+        let Status { behind_since: since, behind_bytes: bytes, looked_at, .. } = *status;
+        Self(Arc::new(Mutex::new(State { since, bytes, looked_at, is_taken: false })))
+    }
+
+    /// Shows what is known.
+    pub fn show(&self, status: &mut Status) {
+        let State { since, bytes, looked_at, .. } = *lock(&self.0);
+        (status.behind_since, status.behind_bytes, status.looked_at) = (since, bytes, looked_at);
     }
 
     /// Whether there is something to archive.
@@ -50,16 +61,27 @@ impl Behind {
     /// Records that the boundary that was taken at `at` is stored. Whatever has changed since then is found by the next
     /// look.
     pub fn stored(&self, at: Instant) {
-        *lock(&self.0) = State { since: Some(at), is_taken: false };
+        let mut state = lock(&self.0);
+        (state.since, state.is_taken) = (Some(at), false);
     }
 
-    fn looked(&self, has_news: bool, now: Instant) {
+    /// Records a look that found news of so many bytes, or none.
+    fn looked(&self, news: Option<u64>, now: Instant) {
         let mut state = lock(&self.0);
-        if has_news {
+        state.looked_at = Some(now);
+        if let Some(bytes) = news {
             state.since.get_or_insert(now);
+            state.bytes = bytes;
         } else if !state.is_taken {
-            state.since = None;
+            (state.since, state.bytes) = (None, 0);
         }
+    }
+
+    /// Records that a look has failed. Something may have changed since the last one that succeeded.
+    fn missed(&self) {
+        let mut state = lock(&self.0);
+        let since = state.looked_at.unwrap_or_else(Instant::now);
+        state.since.get_or_insert(since);
     }
 }
 
@@ -84,10 +106,10 @@ impl Looks {
     pub async fn look(&mut self) -> Result<(), ReplicateError> {
         let has_news = self.following.with(Follower::has_news).await?;
         let now = Instant::now();
-        if has_news {
+        if news.is_some() {
             self.changed_at = now;
         }
-        self.behind.looked(has_news, now);
+        self.behind.looked(news, now);
         match self.checkpoint(now).await {
             // The next look tries again.
             Err(ReplicateError::Busy) => Ok(()),
@@ -98,6 +120,7 @@ impl Looks {
     /// Makes a checkpoint if the `-wal` is long, or if nothing has happened for a while.
     async fn checkpoint(&mut self, now: Instant) -> Result<(), ReplicateError> {
         let (frames, left) = self.following.with(Follower::wal_frames).await?;
+        self.pace(now, frames);
         let is_idle = now.saturating_duration_since(self.changed_at) >= self.checkpoint_idle;
         let is_due = frames >= self.checkpoint_frames || (is_idle && left > 0);
         // Without a restart since the last one, there is either nothing to do or somebody in the way.

@@ -5,8 +5,8 @@
 //!   idle database costs no request.
 //! - While the store works, or fails to, the database is still looked at, so its `-wal` does not grow. Only as long as
 //!   the pages of a boundary are read, no checkpoint can be made.
-//! - All waits are bounded: those between tries by [`BACKOFF_MAX`], and the end, once a try has failed, by
-//!   [`Options::stop_wait`].
+//! - All waits are bounded: those between tries by [`BACKOFF_MAX`], and the end by [`STOP_MAX`] or, once a try has
+//!   failed, by [`Options::stop_wait`].
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -25,6 +25,12 @@ use crate::uploads::Uploads;
 
 /// The longest wait between two tries.
 pub const BACKOFF_MAX: Duration = Duration::from_secs(30);
+
+/// How long the end may take although nothing says that the store fails.
+pub const STOP_MAX: Duration = Duration::from_secs(120);
+
+/// How long a look may take. If it takes longer, what it would find is not known.
+const LOOK_MAX: Duration = Duration::from_secs(10);
 
 /// The shortest wait between two tries.
 const BACKOFF_MIN: Duration = Duration::from_secs(1);
@@ -70,12 +76,20 @@ impl Default for Options {
 pub struct Status {
     /// The archive.
     pub cluster: Option<u128>,
-    /// For how long the database has had changes that are not archived; zero if there are none.
-    pub lag: Duration,
+    /// How often the database is looked at.
+    pub interval: Duration,
+    /// Since when the database has had changes that are not archived, or may have had them because looks fail.
+    pub behind_since: Option<Instant>,
+    /// The bytes of the pages, at most, that have changed and are not archived.
+    pub behind_bytes: u64,
+    /// When a look at the database succeeded last.
+    pub looked_at: Option<Instant>,
     /// The number of the last boundary that is archived; 0 if none was since the start.
     pub boundary: u64,
     /// Its time, in milliseconds since 1970.
     pub time: i64,
+    /// The number of the generation that it is in; 0 if there is none.
+    pub generation: u32,
     /// How many boundaries were archived since the start, and how many bytes.
     pub boundaries: u64,
     /// The bytes of these.
@@ -88,7 +102,18 @@ pub struct Status {
     pub error: Option<String>,
 }
 
-/// Archives a database until `stop` is ready, and then once more.
+impl Status {
+    /// Returns for how long the database has had changes that are not archived, or may have had them because it could
+    /// not be looked at; zero if there are none. It grows as long as nothing helps.
+    pub fn lag(&self) -> Duration {
+        let is_late = |at: &Instant| at.elapsed() > self.interval.saturating_add(LOOK_MAX);
+        let since = self.behind_since.or(self.looked_at.filter(is_late));
+        since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+}
+
+/// Archives a database until `stop` is ready, and then once more. `status` may have been used before: then its counts
+/// and its lag go on.
 ///
 /// # Errors
 ///
@@ -102,7 +127,7 @@ pub async fn replicate(
     status: watch::Sender<Status>,
     stop: impl Future<Output = ()>,
 ) -> Result<(), ReplicateError> {
-    let mut stop = Stop { requested: pin!(stop), deadline: None, wait: options.stop_wait };
+    let mut stop = Stop { requested: pin!(stop), requested_at: None, wait: options.stop_wait.min(STOP_MAX) };
     let interval = options.interval;
     let mut replica = Replica::new(env, database, objects, options, status);
     loop {
@@ -127,30 +152,40 @@ pub async fn replicate(
 /// The request to stop.
 struct Stop<'a, F> {
     requested: Pin<&'a mut F>,
-    /// When the end may no longer be delayed; `None` before the request.
-    deadline: Option<Instant>,
+    requested_at: Option<Instant>,
+    /// How long a store that fails may delay the end.
     wait: Duration,
 }
 
 impl<F: Future<Output = ()>> Stop<'_, F> {
     /// Waits for the request, or for this time. Returns whether there is a request.
     async fn is_requested_within(&mut self, time: Duration) -> bool {
-        if self.deadline.is_none() && timeout(time, &mut self.requested).await.is_ok() {
-            self.deadline = Some(Instant::now() + self.wait);
+        if self.requested_at.is_none() && timeout(time, &mut self.requested).await.is_ok() {
+            self.requested_at = Some(Instant::now());
         }
-        self.deadline.is_some()
+        self.requested_at.is_some()
     }
 
-    /// Waits for the request, or for this time even if there is one.
+    /// Waits for the request, or for this time; a shorter one if there is a request.
     async fn wait(&mut self, time: Duration) {
-        if self.deadline.is_some() {
-            quorate_env::sleep(time).await;
+        if self.requested_at.is_some() {
+            quorate_env::sleep(time.min(BACKOFF_MIN)).await;
         }
         self.is_requested_within(time).await;
     }
 
+    /// Whether a store that fails may no longer delay the end.
     fn is_over(&self) -> bool {
-        self.deadline.is_some_and(|deadline| deadline <= Instant::now())
+        self.lasts_since(self.wait)
+    }
+
+    /// Whether nothing may delay the end any longer.
+    fn is_spent(&self) -> bool {
+        self.lasts_since(STOP_MAX)
+    }
+
+    fn lasts_since(&self, time: Duration) -> bool {
+        self.requested_at.is_some_and(|at| at.elapsed() >= time)
     }
 }
 
@@ -174,7 +209,10 @@ impl Replica {
         options: Options,
         status: watch::Sender<Status>,
     ) -> Self {
-        let (behind, status, interval) = (Behind::default(), Arc::new(status), options.interval);
+        let interval = options.interval;
+        status.send_modify(|status| status.interval = interval);
+        let behind = Behind::from(&status.borrow());
+        let status = Arc::new(status);
         let following = Following::new(env, database.to_owned(), options.turns.clone());
         let looks = Looks::new(following.clone(), behind.clone(), &options);
         let uploads = Uploads::new(env, following, objects, options, behind.clone(), Arc::clone(&status));
@@ -197,24 +235,24 @@ impl Replica {
 
     async fn look(&mut self) -> Result<(), ReplicateError> {
         let looked = self.looks.look().await;
-        let lag = self.behind.lag();
-        self.status.send_modify(|status| status.lag = lag);
+        self.status.send_modify(|status| self.behind.show(status));
         looked
     }
 
     /// Uses the store if there is something to do, and returns whether there was. Meanwhile, the database is looked at.
     async fn upload<F: Future<Output = ()>>(&mut self, stop: &mut Stop<'_, F>) -> Result<bool, ReplicateError> {
-        let Self { looks, uploads, behind, status, interval, .. } = self;
+        let Self { looks, uploads, behind, status, .. } = self;
         let looking = async {
             loop {
                 stop.wait(*interval).await;
                 // An upload may last, unless it seems that the store fails.
                 let failure = status.borrow().error.clone().filter(|_| stop.is_over());
-                if let Some(failure) = failure {
+                let spent = || stop.is_spent().then(|| format!("the store did not answer within {STOP_MAX:?}"));
+                if let Some(failure) = failure.or_else(spent) {
                     return ReplicateError::Late(failure);
                 }
                 let looked = looks.look().await;
-                status.send_modify(|status| status.lag = behind.lag());
+                status.send_modify(|status| behind.show(status));
                 // An error that may pass does not end an upload. The next round finds it again.
                 if let Some(error) = looked.err().filter(|error| !error.is_retryable()) {
                     return error;

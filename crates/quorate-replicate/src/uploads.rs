@@ -81,6 +81,7 @@ impl Uploads {
         self.behind.stored(at);
         self.status.send_modify(|status| {
             (status.boundary, status.time) = (index, time);
+            status.generation = archiver.manifest().current().map_or(0, |generation| generation.number);
             status.boundaries = status.boundaries.saturating_add(1);
             status.bytes = status.bytes.saturating_add(bytes);
         });

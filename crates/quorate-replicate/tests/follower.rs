@@ -142,7 +142,7 @@ impl World {
     async fn boundary(&mut self) {
         let follower = self.follower.as_mut().unwrap();
         let expected = copy(&self.path);
-        if follower.has_news().unwrap() {
+        if follower.news().unwrap().is_some() {
             let index = self.archiver.next_index().await.unwrap();
             let boundary = follower.boundary(index).unwrap().unwrap();
             assert_eq!(boundary.changed() == Changed::All, !self.has_begun);

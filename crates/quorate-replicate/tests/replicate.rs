@@ -111,7 +111,7 @@ fn what_is_written_is_archived_and_the_end_is_too() {
         let mut running = world.start();
         for round in 1..20 {
             world.write();
-            running.until(|status| status.boundaries >= round && status.lag.is_zero()).await;
+            running.until(|status| status.boundaries >= round && status.lag().is_zero()).await;
         }
         world.write();
         running.stop().await.unwrap();
@@ -133,9 +133,9 @@ fn an_idle_database_costs_no_request() {
     block_on(async {
         let mut world = World::new();
         let mut running = world.start();
-        running.until(|status| status.boundary > 0 && status.lag.is_zero()).await;
+        running.until(|status| status.boundary > 0 && status.lag().is_zero()).await;
         world.write();
-        running.until(|status| status.boundary > 1 && status.lag.is_zero()).await;
+        running.until(|status| status.boundary > 1 && status.lag().is_zero()).await;
         // The loop tidies up again and again, but only the first time after a boundary may cost something.
         let tidied = running.until(|status| status.boundary > 1).await.tidied;
         running.until(|status| status.tidied >= tidied + 2).await;
@@ -158,12 +158,12 @@ fn a_store_that_fails_delays_the_archive_and_not_the_application() {
             running.status.changed().await.unwrap();
         }
         let status = running.until(|status| status.errors > 0).await;
-        assert!(!status.lag.is_zero() && status.error.is_some());
+        assert!(!status.lag().is_zero() && status.behind_bytes >= 4096 && status.error.is_some());
         // 100 writes are more than 500 frames, and a checkpoint is made after 50.
         let length = std::fs::metadata(wal_of(&world.path)).unwrap().len();
         assert!(length < 300 * 4096, "the -wal has {length} bytes");
         world.memory.end_troubles();
-        running.until(|status| status.lag.is_zero() && status.error.is_none()).await;
+        running.until(|status| status.lag().is_zero() && status.error.is_none()).await;
         running.stop().await.unwrap();
         world.check().await;
     });
@@ -175,7 +175,7 @@ fn a_store_that_does_not_answer_keeps_neither_the_wal_nor_the_end() {
         let mut world = World::new();
         let options = Options { stop_wait: Duration::from_millis(50), ..World::options() };
         let mut running = world.start_with(options);
-        running.until(|status| status.boundary > 0 && status.lag.is_zero()).await;
+        running.until(|status| status.boundary > 0 && status.lag().is_zero()).await;
         // The first request fails, and the second one never ends.
         let mut is_first = true;
         world.memory.set_troubles(move |_, _| {
@@ -192,7 +192,7 @@ fn a_store_that_does_not_answer_keeps_neither_the_wal_nor_the_end() {
         }
         let length = std::fs::metadata(wal_of(&world.path)).unwrap().len();
         assert!(length < 300 * 4096, "the -wal has {length} bytes");
-        assert!(!running.status.borrow().lag.is_zero());
+        assert!(!running.status.borrow().lag().is_zero());
         let late = timeout(DEADLINE, running.stop()).await.unwrap().unwrap_err();
         assert!(matches!(late, ReplicateError::Late(_)), "{late}");
         // The next one archives it.
@@ -203,11 +203,30 @@ fn a_store_that_does_not_answer_keeps_neither_the_wal_nor_the_end() {
 }
 
 #[test]
+fn the_lag_grows_while_the_database_cannot_be_looked_at() {
+    block_on(async {
+        let world = World::new();
+        let mut running = world.start();
+        let idle = running.until(|status| status.boundary > 0 && status.lag().is_zero()).await;
+        assert_eq!((idle.behind_bytes, idle.generation), (0, 1));
+        // Nothing has changed, as far as anybody knows, and nobody can know it any more.
+        std::fs::rename(&world.path, world.path.with_extension("away")).unwrap();
+        running.until(|status| status.lag() > Duration::from_millis(100)).await;
+        let first = running.status.borrow().behind_since;
+        running.until(|status| status.lag() > Duration::from_millis(300)).await;
+        assert_eq!(running.status.borrow().behind_since, first);
+        std::fs::rename(world.path.with_extension("away"), &world.path).unwrap();
+        running.until(|status| status.lag().is_zero()).await;
+        running.stop().await.unwrap();
+    });
+}
+
+#[test]
 fn what_was_not_answered_is_stored_although_nothing_more_happens() {
     block_on(async {
         let mut world = World::new();
         let mut running = world.start();
-        let first = running.until(|status| status.boundary > 0 && status.lag.is_zero()).await;
+        let first = running.until(|status| status.boundary > 0 && status.lag().is_zero()).await;
         world.memory.set_troubles(|_, _| Trouble { is_refused: true, ..Trouble::default() });
         world.write();
         running.until(|status| status.errors > first.errors).await;
@@ -318,7 +337,7 @@ fn a_checkpoint_of_the_application_does_not_wait_until_it_gives_up() {
         for _ in 0..3 {
             world.write();
             let boundaries = running.status.borrow().boundaries;
-            running.until(|status| status.boundaries > boundaries && status.lag.is_zero()).await;
+            running.until(|status| status.boundaries > boundaries && status.lag().is_zero()).await;
             world.app.begin(0, "PRAGMA wal_checkpoint(TRUNCATE)");
             let wal = wal_of(&world.path);
             running.until(|_| std::fs::metadata(&wal).unwrap().len() == 0).await;

@@ -25,10 +25,12 @@ use crate::ask::Asks;
 use answers::Page;
 pub use proxy::{CLUSTER_TIME_MAX, Proxy};
 use view::NodeView;
+pub use watched::{Watched, watch};
 
 mod answers;
 mod proxy;
 mod view;
+mod watched;
 
 #[cfg(test)]
 mod tests;

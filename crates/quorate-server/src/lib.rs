@@ -29,7 +29,7 @@
 mod ask;
 pub mod config;
 pub mod http;
-mod metrics;
+pub mod metrics;
 #[cfg(feature = "otlp")]
 pub mod otlp;
 pub mod status;

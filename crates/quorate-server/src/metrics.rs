@@ -1,7 +1,7 @@
-//! The metrics of a node, with the names in `docs/metrics.md`.
+//! The metrics of a process, with the names in `docs/metrics.md`.
 //!
-//! Invariant: names, labels and meanings are defined once, in [`families`](mod@families). The Prometheus text and OTLP
-//! are two encodings of that list.
+//! Invariant: names, labels and meanings of those of a node are defined once, in `families`. The Prometheus text and
+//! OTLP are two encodings of that list.
 
 use std::time::Duration;
 
@@ -16,18 +16,25 @@ pub(crate) use prometheus::prometheus;
 
 /// A metric: all samples with one name.
 #[derive(Clone, Debug)]
-pub(crate) struct Family {
-    pub(crate) name: &'static str,
-    pub(crate) help: &'static str,
-    pub(crate) kind: Kind,
-    pub(crate) samples: Vec<Sample>,
+pub struct Family {
+    /// Its name.
+    pub name: &'static str,
+    /// What it says, in a sentence.
+    pub help: &'static str,
+    /// Its type.
+    pub kind: Kind,
+    /// Its samples.
+    pub samples: Vec<Sample>,
 }
 
 /// The type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
+    /// A number that only increases.
     Counter,
+    /// A number that can increase and decrease.
     Gauge,
+    /// How long things took.
     Histogram,
 }
 
@@ -38,32 +45,41 @@ pub(crate) fn bounds() -> [f64; BOUNDS_MICROS.len()] {
 
 /// One measurement with its labels.
 #[derive(Clone, Debug)]
-pub(crate) struct Sample {
-    pub(crate) labels: Vec<(&'static str, String)>,
-    pub(crate) value: Value,
+pub struct Sample {
+    /// Names and values of its labels.
+    pub labels: Vec<(&'static str, String)>,
+    /// What was measured.
+    pub value: Value,
 }
 
+/// What was measured.
 #[derive(Clone, Debug)]
-pub(crate) enum Value {
+pub enum Value {
+    /// A count.
     Count(u64),
+    /// A number.
     Number(f64),
+    /// How long things took.
     Times(Histogram),
 }
 
 impl Family {
-    fn new(name: &'static str, help: &'static str, kind: Kind) -> Self {
+    /// Returns a metric without samples.
+    pub fn new(name: &'static str, help: &'static str, kind: Kind) -> Self {
         Self { name, help, kind, samples: Vec::new() }
     }
 
     /// Adds a sample.
-    fn with(mut self, labels: &[(&'static str, &str)], value: impl Into<Value>) -> Self {
+    #[must_use]
+    pub fn with(mut self, labels: &[(&'static str, &str)], value: impl Into<Value>) -> Self {
         let labels = labels.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
         self.samples.push(Sample { labels, value: value.into() });
         self
     }
 
     /// Adds samples that share `labels` and differ in the value of `label`.
-    fn with_each<V: Into<Value>>(
+    #[must_use]
+    pub fn with_each<V: Into<Value>>(
         self,
         labels: &[(&'static str, &str)],
         label: &'static str,

@@ -19,7 +19,7 @@ mod rehearse;
 pub(crate) use fetch::fetch_unchecked;
 pub use fetch::{FetchError, FetchOptions, Fetched, fetch, only_cluster};
 pub use quorate_archive::restore::{Plan, Progress, Target, TellProgress, clusters, manifest};
-pub use quorate_archive::{ArchiveError, File, Generation, Manifest, Objects, objects};
+pub use quorate_archive::{ArchiveError, Counting, File, Generation, Manifest, Objects, Requests, objects};
 #[doc(hidden)]
 pub use quorate_archive::{Sizes, Tidying};
 pub use rehearse::{RehearseError, rehearse};

@@ -24,6 +24,9 @@ pub const DATABASES_MAX: usize = 1_000;
 const DATABASE: &str = "database";
 const DIRECTORY: &str = "directory";
 
+/// The key before the tables that says where metrics are shown.
+const METRICS: &str = "metrics";
+
 /// The keys that count for all tables when they are before the first.
 const SHARED: [&str; 3] = ["interval", "keep_for", "credentials_file"];
 
@@ -34,6 +37,8 @@ pub struct Config {
     pub directories: Vec<Entry>,
     /// The command to run, if the configuration names one.
     pub exec: Option<String>,
+    /// Where metrics are shown, if the configuration says so.
+    pub metrics: Option<String>,
     pub log: LogConfig,
 }
 
@@ -203,8 +208,13 @@ pub fn read(file: &Path) -> Result<Config> {
 fn parse(text: &str, base: &Path) -> Result<Config> {
     let mut shared: Table = text.parse().map_err(|error: toml::de::Error| Error::of(error))?;
     let (databases, directories) = (tables(&mut shared, DATABASE)?, tables(&mut shared, DIRECTORY)?);
+    let metrics = shared.remove(METRICS).map(|value| match value {
+        Value::String(listen) => Ok(listen),
+        _ => Err(Error::new(format!("'{METRICS}' must be an address such as \"127.0.0.1:9090\""))),
+    });
+    let metrics = metrics.transpose()?;
     if let Some(key) = shared.keys().find(|key| !SHARED.contains(&key.as_str())) {
-        let known = SHARED.join(", ");
+        let known = format!("{METRICS}, {}", SHARED.join(", "));
         return Err(Error::new(format!(
             "the key '{key}' is not known here: write [[{DATABASE}]] and [[{DIRECTORY}]], and before them {known}"
         )));
@@ -226,11 +236,8 @@ fn parse(text: &str, base: &Path) -> Result<Config> {
         };
         tables.into_iter().zip(1..).map(read).collect()
     };
-    let config = Config {
-        databases: entries(databases, DATABASE)?,
-        directories: entries(directories, DIRECTORY)?,
-        ..Config::default()
-    };
+    let (databases, directories) = (entries(databases, DATABASE)?, entries(directories, DIRECTORY)?);
+    let config = Config { databases, directories, metrics, ..Config::default() };
     check(&config, "[[database]] or [[directory]]")?;
     Ok(config)
 }
@@ -281,9 +288,10 @@ mod tests {
 
     #[test]
     fn tables_inherit_what_is_before_them() {
-        let text = "interval = \"2 s\"\nkeep_for = \"7 d\"\n[[database]]\npath = \"a.db\"\nurl = \"s3://b/a\"\n\
+        let text = "interval = \"2 s\"\nmetrics = \"localhost:1\"\nkeep_for = \"7 d\"\n[[database]]\npath = \"a.db\"\nurl = \"s3://b/a\"\n\
                     [[directory]]\npath = \"/t\"\npattern = \"*.db\"\nurl = \"archive\"\ninterval = \"500 ms\"";
-        let Config { databases, directories, .. } = parse(text, Path::new("/etc/q")).unwrap();
+        let Config { databases, directories, metrics, .. } = parse(text, Path::new("/etc/q")).unwrap();
+        assert_eq!(metrics.as_deref(), Some("localhost:1"));
         assert_eq!(databases[0].path, Path::new("/etc/q/a.db"));
         assert_eq!(databases[0].options().unwrap().interval, Duration::from_secs(2));
         assert_eq!((&*directories[0].url, &*directories[0].path), ("/etc/q/archive", Path::new("/t")));
@@ -297,6 +305,7 @@ mod tests {
         for (text, why) in [
             ("", "nothing to archive"),
             ("url = \"s3://b\"", "the key 'url' is not known here"),
+            ("metrics = 9090", "'metrics' must be an address"),
             ("[database]\npath = \"a\"", "write [[database]]"),
             ("[[database]]\npath = \"a\"", "[[database]] 1: 'url' is missing"),
             ("[[database]]\npath = \"a\"\nurl = \"ftp://b\"", "'url': ftp://"),

@@ -53,11 +53,10 @@ const REFUSED: &[(&str, &str)] = &[
     ("l0-retention", "the newest files are merged after 5 minutes; remove it"),
     ("l0-retention-check-interval", FIXED),
     ("validation", "rehearse a restore instead"),
-    ("heartbeat-url", "look at --metrics instead"),
-    ("heartbeat-interval", "look at --metrics instead"),
+    ("heartbeat-url", "ask for /health of 'addr' instead"),
+    ("heartbeat-interval", "ask for /health of 'addr' instead"),
     ("mcp-addr", "there is no such server here"),
     ("shutdown-sync-interval", FIXED),
-    ("addr", "there are no metrics here"),
     ("age", "archives are not encrypted; encrypt the bucket"),
 ];
 
@@ -113,6 +112,8 @@ pub fn parse(text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Co
     let mut top = Section::parse(&yaml::expand(text, &variable))?;
     let log = log(top.section("logging")?.unwrap_or_default())?;
     let exec = top.text("exec")?;
+    // Without a host, Go listens at all addresses.
+    let metrics = top.text("addr")?.map(|addr| if addr.starts_with(':') { format!("0.0.0.0{addr}") } else { addr });
     let shared = Shared {
         keep_for: retention(&mut top)?,
         stop_wait: top.time("shutdown-sync-timeout")?.unwrap_or(SHUTDOWN_TIMEOUT),
@@ -127,7 +128,7 @@ pub fn parse(text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Co
         socket.split_off(&["path", "permissions"]);
         socket.end(&[])?;
     }
-    let mut config = Config { log, exec, ..Config::default() };
+    let mut config = Config { log, exec, metrics, ..Config::default() };
     for database in top.sections("dbs")? {
         let entry = shared.entry(database)?;
         if entry.pattern.is_some() { &mut config.directories } else { &mut config.databases }.push(entry);

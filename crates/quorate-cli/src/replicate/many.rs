@@ -20,6 +20,7 @@ use quorate_replicate::{Options, ReplicateError, Status, Turns};
 use tokio::sync::watch;
 
 use super::config::{Config, DATABASES_MAX, Entry, matches};
+use super::observed::Observed;
 use crate::error::{Error, Result};
 
 /// How often directories are searched for databases.
@@ -35,8 +36,19 @@ const FOLDERS_MAX: usize = 10_000;
 const BESIDE: [&str; 3] = ["wal", "shm", "journal"];
 
 /// Archives what a configuration names until `until` is ready, and then once more. Returns what to tell about it.
-pub async fn replicate(env: &Env, config: &Config, until: impl Future<Output = ()>) -> Result<String> {
-    let mut running = Running { env: env.clone(), turns: Turns::default(), databases: BTreeMap::new(), is_full: false };
+pub async fn replicate(
+    env: &Env,
+    config: &Config,
+    observed: &Observed,
+    until: impl Future<Output = ()>,
+) -> Result<String> {
+    let mut running = Running {
+        env: env.clone(),
+        observed: observed.clone(),
+        turns: Turns::default(),
+        databases: BTreeMap::new(),
+        is_full: false,
+    };
     for entry in &config.databases {
         running.start(&entry.path, &entry.path, entry, entry.open()?)?;
     }
@@ -58,6 +70,7 @@ pub async fn replicate(env: &Env, config: &Config, until: impl Future<Output = (
 /// The databases that are archived.
 struct Running {
     env: Env,
+    observed: Observed,
     turns: Turns,
     /// By the path without links.
     databases: BTreeMap<PathBuf, Database>,
@@ -92,6 +105,7 @@ impl Running {
             if !is_kept {
                 // There is nothing left of it to archive.
                 database.task.abort();
+                self.observed.remove(path);
             }
             is_kept
         });
@@ -117,7 +131,9 @@ impl Running {
         let (sender, status) = watch::channel(Status::default());
         let (stop, stopped) = watch::channel(false);
         tracing::info!(database = %database.display(), "archives the database");
-        let archived = archive(self.env.clone(), database.clone(), Arc::new(store), options, sender, stopped);
+        self.observed.add(&database, status.clone());
+        let objects = self.observed.counted(store);
+        let archived = archive(self.env.clone(), database.clone(), objects, options, sender, stopped);
         let task = self.env.spawn(archived);
         self.databases.insert(database, Database { origin: origin.to_owned(), stop, task, status });
         Ok(())

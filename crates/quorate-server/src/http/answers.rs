@@ -65,9 +65,7 @@ impl Page {
             Self::Ready => ready_of(pages).await,
             Self::Status => status(pages).await,
             Self::Metrics => metrics(pages).await,
-            Self::Unknown => {
-                text(StatusCode::NOT_FOUND, "not found: the paths are /health, /ready, /status and /metrics\n")
-            }
+            Self::Unknown => not_found("/health, /ready, /status and /metrics"),
             Self::NotAllowed => only_reads(),
         }
     }
@@ -76,6 +74,21 @@ impl Page {
 /// Answers that the process runs.
 pub(super) fn healthy() -> Answer {
     text(StatusCode::OK, "ok\n")
+}
+
+/// Answers whether a process is healthy: it is if there are no problems.
+pub(super) fn health(problems: &[String]) -> Answer {
+    if problems.is_empty() { healthy() } else { text(StatusCode::SERVICE_UNAVAILABLE, problems.join("\n") + "\n") }
+}
+
+/// Answers with metrics.
+pub(super) fn metrics_of(families: &[metrics::Family]) -> Answer {
+    respond(StatusCode::OK, PROMETHEUS, metrics::prometheus(families))
+}
+
+/// Answers that there is no such page.
+pub(super) fn not_found(paths: &str) -> Answer {
+    text(StatusCode::NOT_FOUND, format!("not found: the paths are {paths}\n"))
 }
 
 /// Refuses a method that would change something.
@@ -118,10 +131,10 @@ async fn metrics(pages: &Pages) -> Answer {
     let backups = pages.backups();
     let page = move |observer: &Observer| {
         let families = |found| metrics::families(&found, backups.as_ref());
-        observer.metrics().map(|found| metrics::prometheus(&families(found)))
+        observer.metrics().map(families)
     };
     match ask(pages, page).await.and_then(unless_ended) {
-        Ok(page) => respond(StatusCode::OK, PROMETHEUS, page),
+        Ok(page) => metrics_of(&page),
         Err(why) => respond(StatusCode::SERVICE_UNAVAILABLE, TEXT, why.into_owned() + "\n"),
     }
 }
@@ -140,7 +153,7 @@ async fn ask<T: Send + 'static>(
     pages.asks.ask(observer, ask).await.map_err(|error| error.to_string().into())
 }
 
-fn text(code: StatusCode, body: &'static str) -> Answer {
+fn text(code: StatusCode, body: impl Into<Bytes>) -> Answer {
     respond(code, TEXT, body)
 }
 

@@ -1,7 +1,7 @@
 //! All metrics: their names, one-line descriptions and sources. `docs/metrics.md` describes each in more detail.
 
 use quorate::ArchiveStatus;
-use quorate::metrics::{ArchiveMetrics, LoginMetrics, Metrics};
+use quorate::metrics::{LoginMetrics, Metrics};
 use quorate_backup::schedule::Seen;
 
 use super::parts::Parts;
@@ -263,15 +263,6 @@ fn connections(metrics: &Metrics) -> Vec<Family> {
 
 fn archive(metrics: &Metrics) -> Vec<Family> {
     let counted = &metrics.archive;
-    let ArchiveMetrics { create, replace, upload, read, list, delete, sent_bytes, .. } = counted;
-    let requests = [
-        ("create", create),
-        ("replace", replace),
-        ("upload", upload),
-        ("read", read),
-        ("list", list),
-        ("delete", delete),
-    ];
     // All are there on every node, so that alerts can tell that one is missing; 0 where another node archives.
     let own = metrics.status.archive.as_ref();
     let of_own = |value: fn(&ArchiveStatus) -> u64| own.map_or(0, value);
@@ -286,9 +277,9 @@ fn archive(metrics: &Metrics) -> Vec<Family> {
         counter("quorate_archive_failures_total", "Attempts to archive that failed.")
             .with(NONE, of_own(|archive| archive.failures)),
         counter("quorate_archive_requests_total", "Requests to the store of the archive, by what they ask for.")
-            .with_each(NONE, "verb", requests.map(|(verb, count)| (verb, count.get()))),
+            .with_each(NONE, "verb", counted.requests.by_verb()),
         counter("quorate_archive_sent_bytes_total", "Bytes that were sent to the store of the archive.")
-            .with(NONE, sent_bytes.get()),
+            .with(NONE, counted.requests.sent_bytes.get()),
         gauge(
             "quorate_archive_rehearsed_timestamp_seconds",
             "Time of the node's last successful rehearsal; 0 for none.",

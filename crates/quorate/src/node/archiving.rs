@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::select;
-use quorate_archive::{ArchiveError, Archiver, Identity};
+use quorate_archive::{ArchiveError, Archiver, Counting, Identity};
 use quorate_env::{Env, sleep};
 use quorate_model::NodeId;
 use quorate_sql::store::SqlStore;
@@ -22,11 +22,9 @@ use tokio::sync::oneshot;
 use super::gateway::Gateway;
 use crate::archive::Archive;
 
-mod counting;
 mod progress;
 mod tenure;
 
-use counting::Counting;
 pub(crate) use progress::{ArchiveState, Progress};
 use tenure::{Failed, Tenure};
 
@@ -125,7 +123,7 @@ impl Duty {
     async fn take_over(&self, node: NodeId, token: u64) -> Result<Tenure, Failed> {
         let identity = self.store.options().identity;
         let identity = Identity { cluster: identity.cluster, epoch: identity.epoch.0, node: node.0, token };
-        let objects = Counting::new(Arc::clone(&self.archive.objects), Arc::clone(&self.state));
+        let objects = Counting::new(Arc::clone(&self.archive.objects), Arc::clone(&self.state.requests));
         let archiver = Archiver::take(&self.env, Arc::new(objects), identity).await?;
         let group = self.gateway.upgrade().ok_or(Failed::Ended)?.consensus.main().clone();
         Tenure::begin(self, archiver, group).await

@@ -315,7 +315,7 @@ impl Gateway {
             node: self.metrics.clone(),
             main: self.consensus.main().metrics(),
             groups: self.consensus.others().map(|group| (group.id(), group.metrics())).collect(),
-            archive: self.archive.metrics.clone(),
+            archive: self.archive.metrics(),
             log,
             log_stats,
             store: self.store.metrics(),

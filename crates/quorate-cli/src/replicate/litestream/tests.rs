@@ -15,6 +15,7 @@ access-key-id: AKID
 secret-access-key: secret
 region: eu-central-1
 exec: ./app
+addr: ':9090'
 shutdown-sync-timeout: 5s
 snapshot: {interval: 24h, retention: 168h}
 logging: {level: WARN, type: json, stderr: true}
@@ -34,8 +35,8 @@ dbs:
         bucket: ${BUCKET}
         path: /all
 ";
-    let Config { databases, directories, exec, log } = read(text).unwrap();
-    assert_eq!(exec.as_deref(), Some("./app"));
+    let Config { databases, directories, exec, metrics, log } = read(text).unwrap();
+    assert_eq!((exec.as_deref(), metrics.as_deref()), (Some("./app"), Some("0.0.0.0:9090")));
     assert_eq!((log.level, log.format), (LogLevel::Warn, LogFormat::Json));
     let database = &databases[0];
     assert_eq!(database.path, Path::new("/var/lib/app.db"));

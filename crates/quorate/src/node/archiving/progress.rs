@@ -1,7 +1,9 @@
 //! How far the archiver of this node has come, for its status and for those who wait.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
+use quorate_archive::Requests;
+use quorate_env::metrics::{Counter, Gauge};
 use quorate_env::{Instant, Throttle, lock};
 use tokio::sync::watch;
 
@@ -31,13 +33,22 @@ pub(crate) struct ArchiveState {
     failures: Mutex<u64>,
     told: Throttle,
     /// What was asked of the store.
-    pub(crate) metrics: ArchiveMetrics,
+    pub(super) requests: Arc<Requests>,
+    rehearsed: Gauge,
+    rehearsal_failures: Counter,
 }
 
 impl Default for ArchiveState {
     fn default() -> Self {
         let progress = watch::Sender::new(Progress::default());
-        Self { progress, failures: Mutex::new(0), told: Throttle::default(), metrics: ArchiveMetrics::default() }
+        Self {
+            progress,
+            failures: Mutex::new(0),
+            told: Throttle::default(),
+            requests: Arc::default(),
+            rehearsed: Gauge::default(),
+            rehearsal_failures: Counter::default(),
+        }
     }
 }
 
@@ -51,8 +62,17 @@ impl ArchiveState {
             lag: behind_since.map(|since| since.elapsed()).unwrap_or_default(),
             failures: *lock(&self.failures),
             failure,
-            rehearsed_at: Some(self.metrics.rehearsed.get()).filter(|time| *time > 0),
+            rehearsed_at: Some(self.rehearsed.get()).filter(|time| *time > 0),
         })
+    }
+
+    /// Returns what was counted.
+    pub(crate) fn metrics(&self) -> ArchiveMetrics {
+        ArchiveMetrics {
+            requests: Requests::clone(&self.requests),
+            rehearsed: self.rehearsed.clone(),
+            rehearsal_failures: self.rehearsal_failures.clone(),
+        }
     }
 
     /// Waits until the archive has come this far, if this node is the archiver; returns how far it has come.
@@ -66,8 +86,8 @@ impl ArchiveState {
     /// Counts a rehearsal that ended at `time`, in seconds since 1970.
     pub(crate) fn rehearsed(&self, is_sound: bool, time: u64) {
         match is_sound {
-            true => self.metrics.rehearsed.set(time),
-            false => self.metrics.rehearsal_failures.inc(),
+            true => self.rehearsed.set(time),
+            false => self.rehearsal_failures.inc(),
         }
     }
 
