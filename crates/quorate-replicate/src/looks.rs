@@ -1,6 +1,9 @@
 //! The looks at a database: whether something has changed, and whether it is time for a checkpoint.
 //!
-//! Invariant: none of this waits for the store.
+//! Invariants:
+//! - None of this waits for the store.
+//! - A `-wal` that grows fast is looked at as soon as it is probably time for a checkpoint, because commits are slower
+//!   the longer it is. One that does not grow is never looked at more often than the options say.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -19,6 +22,9 @@ const CHECKPOINT_RETRY: Duration = Duration::from_secs(5);
 /// not keep the looks at other databases waiting.
 const CHECKPOINT_TRIES_MAX: Duration = Duration::from_millis(200);
 const CHECKPOINT_PAUSE: Duration = Duration::from_millis(5);
+
+/// The shortest pause between two looks at a `-wal` that grows fast.
+const PAUSE_MIN: Duration = Duration::from_millis(10);
 
 /// Since when something has changed that is not archived. Clones share it.
 #[derive(Clone, Debug, Default)]
@@ -94,17 +100,38 @@ pub struct Looks {
     changed_at: Instant,
     /// When a checkpoint was made last, and how many frames there were.
     checkpointed: Option<(Instant, u32)>,
+    interval: Duration,
+    /// When the frames were counted last, and how many of them the next ones come after.
+    counted: Option<(Instant, u32)>,
+    pause: Duration,
 }
 
 impl Looks {
     pub fn new(following: Following, behind: Behind, options: &Options) -> Self {
-        let Options { checkpoint_frames, checkpoint_idle, .. } = *options;
-        Self { following, behind, checkpoint_frames, checkpoint_idle, changed_at: Instant::now(), checkpointed: None }
+        let Options { checkpoint_frames, checkpoint_idle, interval, .. } = *options;
+        Self {
+            following,
+            behind,
+            checkpoint_frames,
+            checkpoint_idle,
+            changed_at: Instant::now(),
+            checkpointed: None,
+            interval,
+            counted: None,
+            pause: interval,
+        }
+    }
+
+    /// Returns how long to wait until the next look.
+    pub fn pause(&self) -> Duration {
+        self.pause
     }
 
     /// Looks at the database, and makes a checkpoint if it is time.
     pub async fn look(&mut self) -> Result<(), ReplicateError> {
-        let has_news = self.following.with(Follower::has_news).await?;
+        // If the look fails, nobody knows how fast the `-wal` grows.
+        self.pause = self.interval;
+        let news = self.following.with(Follower::news).await.inspect_err(|_| self.behind.missed())?;
         let now = Instant::now();
         if news.is_some() {
             self.changed_at = now;
@@ -115,6 +142,17 @@ impl Looks {
             Err(ReplicateError::Busy) => Ok(()),
             made => made,
         }
+    }
+
+    /// Decides when to look again, after so many frames were counted.
+    fn pace(&mut self, now: Instant, frames: u32) {
+        if let Some((at, before)) = self.counted {
+            // With fewer frames than before, the `-wal` was begun anew.
+            let grown = if frames < before { frames } else { frames.saturating_sub(before) };
+            let elapsed = now.saturating_duration_since(at);
+            self.pause = paced(self.interval, self.checkpoint_frames, grown, elapsed);
+        }
+        self.counted = Some((now, frames));
     }
 
     /// Makes a checkpoint if the `-wal` is long, or if nothing has happened for a while.
@@ -131,13 +169,47 @@ impl Looks {
             // A busy application is in the way at most moments, and not for long: each of its commits makes a
             // checkpoint when the `-wal` is long. A `-wal` that is not begun anew grows, and then every commit is
             // slower.
-            while !self.following.with(Follower::checkpoint).await? && now.elapsed() < CHECKPOINT_TRIES_MAX {
+            let mut is_made = self.following.with(Follower::checkpoint).await?;
+            while !is_made && now.elapsed() < CHECKPOINT_TRIES_MAX {
                 sleep(CHECKPOINT_PAUSE).await;
+                is_made = self.following.with(Follower::checkpoint).await?;
             }
             self.checkpointed = Some((now, frames));
+            if is_made {
+                // The next commit begins the `-wal` anew.
+                self.counted = Some((Instant::now(), 0));
+            }
         } else if left == 0 && frames > 0 {
             self.following.with(Follower::let_restart).await?;
         }
         Ok(())
+    }
+}
+
+/// Returns the time in which a `-wal` gets so many frames that it is time for a checkpoint, if it goes on to grow as it
+/// has in the time `elapsed`; at most the interval.
+fn paced(interval: Duration, checkpoint_frames: u32, grown: u32, elapsed: Duration) -> Duration {
+    if grown == 0 {
+        return interval;
+    }
+    let time = elapsed.as_secs_f64() * f64::from(checkpoint_frames) / f64::from(grown);
+    let time = Duration::try_from_secs_f64(time).unwrap_or(interval);
+    time.max(PAUSE_MIN).min(interval)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pause_is_the_time_to_the_next_checkpoint_and_never_longer_than_the_interval() {
+        let second = Duration::from_secs(1);
+        assert_eq!(paced(second, 1000, 0, second), second);
+        assert_eq!(paced(second, 1000, 10, second), second);
+        assert_eq!(paced(second, 1000, 4000, second), Duration::from_millis(250));
+        assert_eq!(paced(second, 1000, 1000, second / 20), second / 20);
+        assert_eq!(paced(second, 1000, u32::MAX, second), PAUSE_MIN);
+        assert_eq!(paced(PAUSE_MIN / 2, 1000, u32::MAX, second), PAUSE_MIN / 2);
+        assert_eq!(paced(second, u32::MAX, 1, Duration::MAX), second);
     }
 }

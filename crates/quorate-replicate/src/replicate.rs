@@ -133,13 +133,13 @@ pub async fn replicate(
     loop {
         let result = replica.round(&mut stop).await;
         replica.record(result)?;
-        if stop.is_requested_within(interval).await {
+        if stop.is_requested_within(replica.pause()).await {
             break;
         }
     }
     loop {
         // From now on, no try is put off.
-        (replica.retry_at, replica.backoff) = (None, BACKOFF_MIN);
+        (replica.retry_at, replica.backoff, replica.uploaded_at) = (None, BACKOFF_MIN, None);
         let Err(error) = replica.round(&mut stop).await else { return Ok(()) };
         if !error.is_retryable() || stop.is_over() {
             return Err(error);
@@ -199,6 +199,8 @@ struct Replica {
     backoff: Duration,
     /// Before when the store is left alone.
     retry_at: Option<Instant>,
+    /// When something was archived last: the next boundary is taken after the interval.
+    uploaded_at: Option<Instant>,
 }
 
 impl Replica {
@@ -217,7 +219,8 @@ impl Replica {
         let looks = Looks::new(following.clone(), behind.clone(), &options);
         let uploads = Uploads::new(env, following, objects, options, behind.clone(), Arc::clone(&status));
         let database = database.to_owned();
-        Self { database, looks, uploads, behind, status, interval, backoff: BACKOFF_MIN, retry_at: None }
+        let (backoff, retry_at, uploaded_at) = (BACKOFF_MIN, None, None);
+        Self { database, looks, uploads, behind, status, interval, backoff, retry_at, uploaded_at }
     }
 
     /// Looks at the database, and then archives what has changed and tidies up, if it is time.
@@ -226,11 +229,20 @@ impl Replica {
         if self.retry_at.is_some_and(|at| Instant::now() < at) {
             return Ok(());
         }
-        if self.upload(stop).await? {
+        let is_early = self.uploaded_at.is_some_and(|at| at.elapsed() < self.interval);
+        if !is_early && self.upload(stop).await? {
+            self.uploaded_at = Some(Instant::now());
             self.look().await?;
         }
         self.succeed();
         Ok(())
+    }
+
+    /// Returns how long to wait until the next round.
+    fn pause(&self) -> Duration {
+        let to_upload = self.uploaded_at.map(|at| self.interval.saturating_sub(at.elapsed()));
+        let to_upload = to_upload.filter(|left| !left.is_zero()).unwrap_or(self.interval);
+        self.looks.pause().min(to_upload)
     }
 
     async fn look(&mut self) -> Result<(), ReplicateError> {
@@ -244,7 +256,7 @@ impl Replica {
         let Self { looks, uploads, behind, status, .. } = self;
         let looking = async {
             loop {
-                stop.wait(*interval).await;
+                stop.wait(looks.pause()).await;
                 // An upload may last, unless it seems that the store fails.
                 let failure = status.borrow().error.clone().filter(|_| stop.is_over());
                 let spent = || stop.is_spent().then(|| format!("the store did not answer within {STOP_MAX:?}"));

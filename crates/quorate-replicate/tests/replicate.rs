@@ -1,14 +1,14 @@
 //! The loop archives what an application writes, whatever the store does, and asks nothing of it without need.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::disallowed_methods, reason = "tests")]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use quorate_archive::objects::{Memory, Trouble};
 use quorate_archive::restore::{Target, clusters};
 use quorate_archive::{ArchiveError, Objects};
-use quorate_env::{Env, JoinHandle, timeout};
+use quorate_env::{Env, Instant, JoinHandle, timeout};
 use quorate_replicate::{Options, ReplicateError, Status, replicate, restore_pages};
 use tempfile::TempDir;
 use tokio::sync::{oneshot, watch};
@@ -200,6 +200,37 @@ fn a_store_that_does_not_answer_keeps_neither_the_wal_nor_the_end() {
         world.start().stop().await.unwrap();
         world.check().await;
     });
+}
+
+#[test]
+fn a_wal_that_grows_fast_is_begun_anew_often_between_two_boundaries() {
+    block_on(async {
+        let mut world = World::new();
+        let interval = Duration::from_secs(2);
+        let mut running = world.start_with(Options { interval, ..World::options() });
+        running.until(|status| status.boundary > 0).await;
+        let (mut boundary, mut restarts, mut salts) = (0, 0, salts(&world.path));
+        let begun = Instant::now();
+        while restarts < 5 {
+            assert!(begun.elapsed() < DEADLINE, "the -wal was begun anew {restarts} times in an interval");
+            world.write();
+            let _ = timeout(Duration::from_millis(1), running.status.changed()).await;
+            let now = self::salts(&world.path);
+            restarts += usize::from(now != salts);
+            salts = now;
+            let archived = running.status.borrow().boundaries;
+            if archived != boundary {
+                (boundary, restarts) = (archived, 0);
+            }
+        }
+        running.stop().await.unwrap();
+        world.check().await;
+    });
+}
+
+/// Returns what distinguishes the `-wal` from the one before it was begun anew; `None` if it is empty.
+fn salts(database: &Path) -> Option<Vec<u8>> {
+    std::fs::read(wal_of(database)).unwrap().get(16..24).map(<[u8]>::to_vec)
 }
 
 #[test]
