@@ -84,6 +84,15 @@ pub enum Error {
         /// What was found.
         source: Cause,
     },
+    /// A text does not name a state of an archive.
+    #[error(
+        "'{0}' is no state: write latest, a position such as 1.1.4711, the number of an entry, or a time such as \
+         2026-11-27T20:15:00Z"
+    )]
+    State(String),
+    /// A text is not the id of a cluster.
+    #[error("'{0}' is not the id of a cluster: 32 hexadecimal digits, as `quorate archive list` shows")]
+    Cluster(String),
     /// A schedule can't be read.
     #[error("'{text}' is not a schedule: {source}; write a cron expression such as \"0 2 * * *\", in UTC, or @daily")]
     Schedule {
@@ -124,6 +133,8 @@ impl Error {
             | Self::Key(_)
             | Self::Locked { .. }
             | Self::Damaged { .. }
+            | Self::State(_)
+            | Self::Cluster(_)
             | Self::Schedule { .. }
             | Self::Closed => false,
         }

@@ -39,6 +39,7 @@ mod crypt;
 mod error;
 pub mod rehearsals;
 pub mod schedule;
+pub mod states;
 pub mod store;
 
 pub use crypt::{Encryption, Keys};

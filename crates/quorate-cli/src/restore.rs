@@ -10,6 +10,7 @@ use quorate::{
     types::ClusterId,
 };
 use quorate_backup::backups::{self, Name};
+use quorate_backup::states;
 use quorate_backup::store::{Location, Store};
 use quorate_env::Env;
 use quorate_shell::format::size;
@@ -140,8 +141,7 @@ impl Drop for Scratch {
 
 /// Parses the id of a cluster.
 pub fn cluster(text: &str) -> Result<ClusterId> {
-    let id = u128::from_str_radix(text, 16);
-    id.map(ClusterId).map_err(|_| Error::new(format!("'{text}' is not the id of a cluster: 32 hexadecimal digits")))
+    states::cluster(text).map_err(Error::of)
 }
 
 /// Fetches the backup that the arguments name.

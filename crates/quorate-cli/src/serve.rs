@@ -51,6 +51,7 @@ pub async fn run(args: &ServeArgs) -> Result<()> {
     }
     config.check_exposed().map_err(|error| unusable(error, args.config.is_some()))?;
     config.node.archive = config.archive.open().context(|| "[archive] in the configuration")?;
+    config.node.first_state = config.archive.first_state().context(|| "[archive] in the configuration")?;
     let plan = config.backup.plan(&config.node.data_dir).context(|| "[backup] in the configuration")?;
     let rehearsals = rehearsals(&config).context(|| "[archive] in the configuration")?;
     log::begin(config.log)?;

@@ -213,3 +213,69 @@ fn an_encrypted_archive_is_restored_with_its_identity() {
     }
     succeeded(&quorate(&[&["archive", "verify", text(&store)], &identity[..]].concat()));
 }
+
+/// Prepares three servers whose cluster begins with the state of the archive and keeps an archive there too.
+fn restoring(place: &str) -> Servers {
+    let servers = Servers::init(3);
+    for name in ["a", "b", "c"] {
+        servers.configure(name, "archive.url", &format!("\"{place}\""));
+        servers.configure(name, "archive.restore_from", &format!("\"{place}\""));
+    }
+    servers
+}
+
+#[test]
+fn servers_restore_their_first_state_once_even_if_they_are_killed_meanwhile() {
+    let archive = Archived::start();
+    for value in 1..=20 {
+        archive.write(value);
+    }
+    archive.wait_for(0);
+    let place = archive.destroy();
+    let mut servers = restoring(text(place.path()));
+    let names = ["a", "b", "c"];
+    ["b", "c"].iter().for_each(|name| servers.serve(name));
+    for kill in 1..=5 {
+        servers.serve("a");
+        let begun = |said: String| said.matches("restoring the first state").count();
+        let is_over = |said: &str| said.contains("first state of the new cluster is restored");
+        wait_until("a restore", || begun(servers.said("a")) == kill || is_over(&servers.said("a")));
+        servers.stop("a", Signal::KILL);
+        if is_over(&servers.said("a")) {
+            break;
+        }
+    }
+    servers.serve("a");
+    assert_eq!(servers.value("SELECT sum(value) FROM kept"), "210");
+    assert_eq!(servers.value("INSERT INTO kept VALUES (1000); SELECT sum(value) FROM kept"), "1210");
+    let cluster =
+        |name: &str| std::fs::read_to_string(servers.dir.path().join(name).join("CLUSTER")).unwrap_or_default();
+    wait_until("all belong to it", || names.iter().all(|name| !cluster(name).is_empty()));
+
+    // The keys stay, and every node is killed: what was written since is there.
+    let before = cluster("a");
+    for name in names {
+        servers.stop(name, Signal::KILL);
+    }
+    names.iter().for_each(|name| servers.serve(name));
+    assert_eq!(servers.value("SELECT sum(value) FROM kept"), "1210");
+    let cluster = std::fs::read_to_string(servers.dir.path().join("a").join("CLUSTER")).unwrap();
+    assert_eq!(cluster, before);
+    for name in names {
+        assert!(!servers.dir.path().join(name).join("RESTORING").exists());
+        assert!(servers.stop(name, Signal::TERM).success(), "{}", servers.said(name));
+    }
+}
+
+#[test]
+fn a_server_whose_first_state_is_missing_ends_and_says_what_to_do() {
+    let nowhere = TempDir::new().unwrap();
+    let mut servers = Servers::init(1);
+    servers.configure("a", "archive.restore_from", &format!("\"{}\"", text(nowhere.path())));
+    for _ in 0..2 {
+        servers.serve("a");
+        let said = servers.failed("a");
+        assert!(said.contains("there is no archive at this place"), "{said}");
+        assert!(said.contains("Correct 'archive.restore_from'"), "{said}");
+    }
+}

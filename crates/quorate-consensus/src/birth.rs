@@ -8,6 +8,8 @@
 //!   is empty. The earlier set of ids can then never be founded with it.
 //! - A node whose directory belonged to a cluster founds no other cluster and joins no other, even if its log is lost.
 //!   No other node founds a cluster with it.
+//! - A node whose cluster begins with a restored state neither founds a cluster without one nor promises to. Where it
+//!   would found one, its start ends, and the caller restores.
 //! - A node that can't decide waits, and logs what it waits for. A node whose durability differs from that of the
 //!   others does not wait: its start fails.
 
@@ -121,6 +123,9 @@ async fn try_settle(
         let founder = founder.map_or("", String::as_str);
         return Ok(Settlement::Waiting(format!("'{founder}' has not founded it yet")));
     }
+    if config.begins_restored {
+        return Err(StartError::Unborn);
+    }
     found(home, config, peers, own, &answers).await
 }
 
@@ -176,7 +181,7 @@ async fn found(
     members.extend(answers.iter().map(|(addr, status)| info(status.id, &status.name, addr)));
     let promise =
         Promise { attempt: highest.saturating_add(1), cluster: ClusterId::draw(&home.env).to_bytes(), members };
-    if let Err(why) = keep(home, promise.clone()).await? {
+    if let Err(why) = keep(home, config, promise.clone()).await? {
         return Ok(Settlement::Waiting(why));
     }
     for addr in answers.keys() {
@@ -197,7 +202,16 @@ async fn found(
 }
 
 /// Makes a promise durable, or returns why this node does not promise.
-pub(crate) async fn keep(home: &Home, promise: Promise) -> Result<Result<(), String>, WalError> {
+pub(crate) async fn keep(
+    home: &Home,
+    config: &ConsensusConfig,
+    promise: Promise,
+) -> Result<Result<(), String>, WalError> {
+    if config.begins_restored {
+        return Ok(Err(
+            "its cluster begins with a restored state, says its configuration; give both the same".to_owned()
+        ));
+    }
     if home.is_member() {
         return Ok(Err("it is a member of a cluster".to_owned()));
     }

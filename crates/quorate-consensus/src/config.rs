@@ -39,6 +39,9 @@ pub struct ConsensusConfig {
     pub archives: bool,
     /// Whether the data directory contains the store's files, in use or put aside, so that it belonged to a cluster.
     pub had_store: bool,
+    /// Whether a new cluster begins with a restored state. Then the node founds none: where it would, its start ends
+    /// with [`StartError::Unborn`].
+    pub begins_restored: bool,
 }
 
 impl ConsensusConfig {

@@ -65,6 +65,9 @@ pub enum StartError {
     /// The data directory of a node that runs alone belonged to a cluster, and its log is gone. Nothing was changed.
     #[error("{0}")]
     Bereft(String),
+    /// The cluster is new, and to begin with a restored state, which this node has to restore. Nothing was changed.
+    #[error("the cluster begins with a restored state, which is not restored yet; restore it, then start the node")]
+    Unborn,
     /// The node can't listen on its address.
     #[error(
         "can't listen on {addr}: {error}; the address is that of 'listen' in the configuration, or of this node in \

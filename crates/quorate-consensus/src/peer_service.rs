@@ -174,7 +174,7 @@ impl PeerService {
     }
 
     async fn promise(&self, promise: Promise) -> CallResult {
-        let kept = birth::keep(&self.home, promise).await.map_err(|error| internal(&error))?;
+        let kept = birth::keep(&self.home, &self.config, promise).await.map_err(|error| internal(&error))?;
         let answer = match kept {
             Ok(()) => Promised { kept: true, why: String::new() },
             Err(why) => Promised { kept: false, why },

@@ -122,13 +122,15 @@ impl Restored {
         }
     }
 
-    /// Writes the new log into `dir`, where there must be none. A node that starts with it is a member that was
-    /// stopped: it founds no cluster and asks no other node.
+    /// Writes the new log into `dir`, where there must be none, or that of a node which never belonged to a cluster. A
+    /// node that starts with it is a member that was stopped: it founds no cluster and asks no other node.
     pub async fn write_log(&self, env: &Env, config: &ConsensusConfig, dir: &Path) -> Result<(), StartError> {
         let opened = Wal::open(env.disk().clone(), dir, log_options(env, config))?;
         let wal = run_workers(env, opened)?;
         let group = GroupId::MAIN;
-        if wal.identity().is_some() || wal.last_log_id(group).is_some() {
+        let identity = wal.identity().map(|bytes| Identity::read(&bytes)).transpose()?;
+        let has_belonged = identity.is_some_and(|identity| identity.has_belonged());
+        if has_belonged || wal.last_log_id(group).is_some() {
             return Err(StartError::Config(format!("{} already holds a log", dir.display())));
         }
         wal.purge(group, self.applied)?;

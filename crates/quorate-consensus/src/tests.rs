@@ -8,6 +8,7 @@
 )]
 
 mod archive;
+mod birth;
 mod cluster;
 mod combiner;
 mod groups;

@@ -12,12 +12,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 mod fetch;
+mod first;
 pub(crate) mod metrics;
 pub(crate) mod record;
 mod rehearse;
 
 pub(crate) use fetch::fetch_unchecked;
 pub use fetch::{FetchError, FetchOptions, Fetched, fetch, only_cluster};
+pub use first::FirstState;
 pub use quorate_archive::restore::{Plan, Progress, Target, TellProgress, clusters, manifest};
 pub use quorate_archive::{ArchiveError, Counting, File, Generation, Manifest, Objects, Requests, objects};
 #[doc(hidden)]

@@ -17,7 +17,7 @@ use quorate_sql::slow::SLOW_DEFAULT;
 use quorate_sql::usage::{TEMP_BYTES_DEFAULT, TEMP_BYTES_PER_QUERY_DEFAULT};
 use quorate_wire::Secret;
 
-use crate::archive::Archive;
+use crate::archive::{Archive, FirstState};
 
 mod builder;
 mod error;
@@ -106,6 +106,10 @@ pub struct Config {
     /// Where the cluster is archived; it can be set only in code, and is the same on all nodes. `None` for a node that
     /// never archives.
     pub archive: Option<Archive>,
+    /// The archived state with which a new cluster begins; it can be set only in code, and is the same on all nodes.
+    /// It counts only for the node that would found the cluster, once, and means nothing where there is one. `None` for
+    /// a cluster that begins with an empty database.
+    pub first_state: Option<FirstState>,
 }
 
 /// The options of a node's database.
@@ -167,6 +171,7 @@ impl Default for Config {
             sql: SqlOptions::default(),
             extensions: Extensions::default(),
             archive: None,
+            first_state: None,
         }
     }
 }
@@ -257,6 +262,7 @@ impl Config {
             archives: self.archive.is_some(),
             log_segment_bytes: LOG_SEGMENT_BYTES,
             had_store: false,
+            begins_restored: self.first_state.is_some(),
         }
     }
 }

@@ -182,6 +182,13 @@ pub enum StartError {
     /// A restore into the data directory did not finish.
     #[error("a restore into {0} did not finish; run it again")]
     Unfinished(String),
+    /// The first state of the new cluster ([`Config::first_state`](crate::Config::first_state)) can't be restored. The
+    /// node founds no cluster without it.
+    #[error(
+        "the first state of the new cluster can't be restored: {0}; the node does not start without it. Correct \
+         'archive.restore_from' and the keys beside it and start the node again, or take them out for an empty database"
+    )]
+    FirstState(#[source] Box<crate::restore::RestoreError>),
     /// The log, the store or the connection to the cluster could not be opened.
     #[error(transparent)]
     Consensus(#[from] quorate_consensus::StartError),
@@ -197,6 +204,7 @@ impl StartError {
             Self::Config(error) => error.is_retryable(),
             Self::InUse(_) | Self::Disk { .. } => true,
             Self::Consensus(error) => error.is_retryable(),
+            Self::FirstState(error) => error.is_retryable(),
             Self::Unfinished(_) | Self::Died => false,
         }
     }

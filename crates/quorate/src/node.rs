@@ -326,9 +326,20 @@ async fn log_ready(gateway: Weak<Gateway>) {
 /// The parts of a running node.
 type Opened = (Claim, Started, RuntimeOwner);
 
+/// Opens the node. If the cluster is new, it restores the first state before, if there is one.
+async fn open_restored(env: &Env, config: &Config, hooks: SimHooks) -> Result<Opened, StartError> {
+    match (open(env, config, hooks.clone()).await, &config.first_state) {
+        (Err(StartError::Consensus(quorate_consensus::StartError::Unborn)), Some(first)) => {
+            restore::at_birth(env, config, first).await?;
+            open(env, config, hooks).await
+        }
+        (opened, _) => opened,
+    }
+}
+
 /// Opens the node. If its data are damaged and there are other members, it rejoins as a new member.
 async fn open_or_heal(env: &Env, config: &Config, hooks: SimHooks) -> Result<Opened, StartError> {
-    let error = match open(env, config, hooks.clone()).await {
+    let error = match open_restored(env, config, hooks.clone()).await {
         Err(StartError::Consensus(error)) if config.members.len() > 1 => error,
         opened => return opened,
     };
@@ -348,7 +359,7 @@ async fn open_or_heal(env: &Env, config: &Config, hooks: SimHooks) -> Result<Ope
     }
     quorate_consensus::put_log_aside(&inside, &config.data_dir.join(LOG_DIR))?;
     drop((claim, inside));
-    open(env, config, hooks).await
+    open_restored(env, config, hooks).await
 }
 
 /// Returns whether a start failed because the database of `main` is damaged.
@@ -364,7 +375,7 @@ fn is_damage(error: &quorate_consensus::StartError) -> bool {
 
 async fn open(env: &Env, config: &Config, hooks: SimHooks) -> Result<Opened, StartError> {
     let (claim, env) = Claim::take(env, &config.data_dir).await?;
-    restore::check_finished(env.disk().as_ref(), &config.data_dir)?;
+    restore::prepare_start(env.disk().as_ref(), &config.data_dir, config.first_state.is_some())?;
     let secret = config.secret.resolve(&env, &config.data_dir)?;
     let tls = config.tls_net(&env)?;
     let env = over(tls.clone(), &env);

@@ -7,8 +7,10 @@
 //! - Nothing that is there is changed before the backup was read, the directories were claimed, and it was checked that
 //!   no configured member answers as part of a running cluster.
 //! - Nothing is removed: the contents of a directory are moved aside.
-//! - No node starts in a directory in which a restore did not finish (`check_finished`).
+//! - No node starts in a directory in which a restore did not finish (`prepare_start`). What a restore at the birth of
+//!   a cluster left is removed first: nothing else was ever there.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -20,7 +22,7 @@ use quorate_sql::backup::{self, Backup, FileError, Take};
 use quorate_sql::generation;
 use tokio::sync::oneshot;
 
-use crate::archive::{FetchError, FetchOptions, Objects, fetch_unchecked};
+use crate::archive::{FetchError, FetchOptions, FirstState, Objects, fetch_unchecked};
 use crate::config::{Config, ConfigError, over};
 use crate::error::StartError;
 use crate::node::{Claim, LOG_DIR};
@@ -30,6 +32,9 @@ const UNFINISHED: &str = "RESTORING";
 
 /// The beginning of the line that contains the epoch.
 const MARK_EPOCH: &str = "epoch ";
+
+/// The line that says that the restore makes the first state of a new cluster.
+const MARK_BIRTH: &str = "birth";
 
 /// The most bytes of that file.
 const MARK_BYTES_MAX: u64 = 1024;
@@ -200,19 +205,81 @@ async fn start(
     let (inside, config, options) = (env.clone(), config.clone(), options.clone());
     let root = async move {
         // Sending fails only if the caller no longer waits.
-        let _ = sender.send(run(&inside, source, &config, &options).await);
+        let _ = sender.send(run(&inside, source, &config, &options, Occasion::Request).await);
     };
     env.start_runtime("quorate-restore", root).map_err(thread)?;
     receiver.await.unwrap_or(Err(StartError::Died.into()))
 }
 
-/// Fails if a restore into this directory did not finish.
-pub(crate) fn check_finished(disk: &dyn Disk, dir: &Path) -> Result<(), StartError> {
+/// Makes an archived state the first one of the cluster that this node would found otherwise. The node has just found
+/// out that there is none, and is not open.
+pub(crate) async fn at_birth(env: &Env, config: &Config, first: &FirstState) -> Result<(), StartError> {
+    let failed = |error: RestoreError| StartError::FirstState(Box::new(error));
+    let state = FetchOptions {
+        cluster: first.cluster,
+        target: Some(first.target),
+        extensions: config.extensions.clone(),
+        ..FetchOptions::default()
+    };
+    let source = Source::Archive(Arc::clone(&first.objects), state);
+    tracing::info!(event = "first_state", node = config.name, "restoring the first state of a new cluster");
+    let restored = run(env, source, config, &RestoreOptions::default(), Occasion::Birth).await.map_err(failed)?;
+    let Restoration { cluster, position, from, bytes, .. } = restored;
+    let (former, last) = from.unwrap_or_default();
+    tracing::info!(
+        event = "first_state", node = config.name, %cluster, %position, %former, %last, bytes,
+        "the first state of the new cluster is restored"
+    );
+    Ok(())
+}
+
+/// Fails if a restore into this directory did not finish. If the node restores a first state itself, what an
+/// interrupted try has left is removed instead.
+pub(crate) fn prepare_start(disk: &dyn Disk, dir: &Path, restores: bool) -> Result<(), StartError> {
     let failed = |error| StartError::Disk { path: dir.display().to_string(), error };
-    if disk.exists(&dir.join(UNFINISHED)).map_err(failed)? {
+    if restores {
+        backup::remove(disk, &dir.join(FETCHED)).map_err(failed)?;
+    }
+    let mark = dir.join(UNFINISHED);
+    if !disk.exists(&mark).map_err(failed)? {
+        return Ok(());
+    }
+    let is_birth = read_mark(disk, dir).is_some_and(|mark| mark.lines().any(|line| line == MARK_BIRTH));
+    if !restores || !is_birth {
         return Err(StartError::Unfinished(dir.display().to_string()));
     }
-    Ok(())
+    tracing::warn!(dir = %dir.display(), "an interrupted restore of a first state begins anew");
+    discard(disk, dir).map_err(failed)
+}
+
+/// Removes all items of a node, and at last the mark.
+fn discard(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+    for item in disk.list(dir)?.iter().filter(|item| items().any(|name| name == item.name)) {
+        let path = dir.join(&item.name);
+        if item.is_dir { disk.remove_dir_all(&path)? } else { disk.remove_file(&path)? }
+    }
+    disk.sync_dir(dir)?;
+    disk.remove_file(&dir.join(UNFINISHED))?;
+    disk.sync_dir(dir)
+}
+
+/// Returns the names of everything that makes a node. The log comes first: without it, the rest does not start an old
+/// node.
+fn items() -> impl Iterator<Item = &'static str> {
+    [LOG_DIR, CLUSTER_FILE].into_iter().chain(generation::ITEMS)
+}
+
+fn read_mark(disk: &dyn Disk, dir: &Path) -> Option<String> {
+    String::from_utf8(read_file(disk, &dir.join(UNFINISHED), MARK_BYTES_MAX).ok()?).ok()
+}
+
+/// Why a restore takes place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Occasion {
+    /// An operator asked for it.
+    Request,
+    /// A cluster is born. The directory has a log that never belonged to a cluster, and nothing else.
+    Birth,
 }
 
 async fn run(
@@ -220,6 +287,7 @@ async fn run(
     source: Source,
     config: &Config,
     options: &RestoreOptions,
+    occasion: Occasion,
 ) -> Result<Restoration, RestoreError> {
     let (_claim, inside) = Claim::take(env, &config.data_dir).await?;
     let mut claims = Vec::new();
@@ -229,7 +297,8 @@ async fn run(
     let consensus = config.consensus(config.secret.resolve(&inside, &config.data_dir)?);
     let outside = over(config.tls_net(&inside)?, &inside);
     check_nobody_lives(&outside, &consensus).await?;
-    let directories = Directories { env: inside, dir: config.data_dir.clone(), others: options.others.clone() };
+    let (dir, others) = (config.data_dir.clone(), options.others.clone());
+    let directories = Directories { env: inside, dir, others, occasion };
     directories.check(options.replace)?;
     let (file, take, backup) = match source {
         Source::File(file) => {
@@ -288,6 +357,7 @@ struct Directories {
     dir: PathBuf,
     /// The directories of the nodes that will join it.
     others: Vec<PathBuf>,
+    occasion: Occasion,
 }
 
 impl Directories {
@@ -314,8 +384,7 @@ impl Directories {
     }
 
     fn marked(&self) -> Option<Epoch> {
-        let bytes = read_file(self.env.disk().as_ref(), &self.dir.join(UNFINISHED), MARK_BYTES_MAX).ok()?;
-        let text = String::from_utf8(bytes).ok()?;
+        let text = read_mark(self.env.disk().as_ref(), &self.dir)?;
         text.lines().find_map(|line| line.strip_prefix(MARK_EPOCH)?.parse().ok()).map(Epoch)
     }
 
@@ -323,11 +392,10 @@ impl Directories {
         self.others.iter().chain([&self.dir]).map(PathBuf::as_path)
     }
 
-    /// Returns the items of a node in a directory. The log comes first: without it, the rest does not start an old
-    /// node.
+    /// Returns the items of a node in a directory, except a log that never belonged to a cluster.
     fn held(&self, dir: &Path) -> Result<Vec<&'static str>, RestoreError> {
         let mut held = Vec::new();
-        for item in [LOG_DIR, CLUSTER_FILE].into_iter().chain(generation::ITEMS) {
+        for item in items().filter(|item| self.occasion == Occasion::Request || *item != LOG_DIR) {
             let path = dir.join(item);
             if self.env.disk().exists(&path).map_err(RestoreError::disk(&path))? {
                 held.push(item);
@@ -339,7 +407,11 @@ impl Directories {
     /// Marks the directory as unfinished. The mark contains the epoch, because a later restore can't see what this one
     /// has moved aside.
     fn mark(&self, epoch: Epoch) -> Result<(), RestoreError> {
-        let text = format!("A restore into this directory did not finish. Run it again.\n{MARK_EPOCH}{}\n", epoch.0);
+        let mut text =
+            format!("A restore into this directory did not finish. Run it again.\n{MARK_EPOCH}{}\n", epoch.0);
+        if self.occasion == Occasion::Birth {
+            text.push_str(&format!("{MARK_BIRTH}\n"));
+        }
         let path = self.dir.join(UNFINISHED);
         replace_file(self.env.disk().as_ref(), &path, text.as_bytes()).map_err(RestoreError::disk(&path))
     }

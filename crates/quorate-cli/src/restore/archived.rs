@@ -8,6 +8,7 @@ use chrono::{DateTime, SecondsFormat};
 use quorate::archive::{self, FetchOptions, Fetched, Objects, Plan, Progress, Target};
 use quorate::restore::from_archive;
 use quorate::types::ClusterId;
+use quorate_backup::states;
 use quorate_env::Env;
 use quorate_replicate::Restored;
 use quorate_shell::format::size;
@@ -23,7 +24,7 @@ pub async fn run(args: &RestoreArgs, at: &str, begun: Instant) -> Result<()> {
     let url = args.source.to_str().ok_or_else(|| Error::new("the URL of the archive is not UTF-8"))?;
     let objects = args.store.open(url)?;
     let mut options = FetchOptions::default();
-    options.target = Some(target(at)?);
+    options.target = Some(states::target(at).map_err(Error::of)?);
     options.cluster = args.cluster.as_deref().map(cluster).transpose()?;
     if args.dry_run {
         let plan = plan(&objects, &options).await?;
@@ -115,44 +116,4 @@ async fn plain(args: &RestoreArgs, objects: &Arc<dyn Objects>, options: &FetchOp
     let time = DateTime::from_timestamp_millis(time).unwrap_or_default().to_rfc3339_opts(SecondsFormat::Millis, true);
     let (file, bytes) = (file.display(), size(bytes));
     output::print(&format!("{file}: {bytes}, the database at boundary {boundary}, {time}\n"))
-}
-
-/// Parses which state is wanted.
-fn target(text: &str) -> Result<Target> {
-    if text == "latest" {
-        return Ok(Target::Latest);
-    }
-    // Of a position, the last number is that of the entry.
-    let last = text.rsplit('.').next().unwrap_or(text);
-    if text.split('.').all(|part| part.parse::<u64>().is_ok())
-        && let Ok(entry) = last.parse()
-    {
-        return Ok(Target::Entry(entry));
-    }
-    let time = DateTime::parse_from_rfc3339(text).map_err(|_| {
-        Error::new(format!(
-            "'{text}' is no state: write latest, a position such as 1.1.4711, the number of an entry, or a time such \
-             as 2026-11-27T20:15:00Z"
-        ))
-    })?;
-    Ok(Target::Time(time.timestamp_millis()))
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
-
-    use super::*;
-
-    #[test]
-    fn states_are_parsed() {
-        assert_eq!(target("latest").unwrap(), Target::Latest);
-        assert_eq!(target("4711").unwrap(), Target::Entry(4711));
-        assert_eq!(target("3.1.17").unwrap(), Target::Entry(17));
-        assert_eq!(target("1970-01-01T00:00:01.5Z").unwrap(), Target::Time(1500));
-        assert_eq!(target("1970-01-01T01:00:00+01:00").unwrap(), Target::Time(0));
-        for wrong in ["", "soon", "1..2", "2026-11-27", "-5"] {
-            assert!(target(wrong).is_err(), "{wrong}");
-        }
-    }
 }

@@ -1,7 +1,7 @@
 //! Three nodes in the simulated world: they found a cluster, are killed, wiped and cut off, and lose no acknowledged
 //! write.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -60,6 +60,8 @@ pub(super) struct Cluster {
     pub(super) keep_for_archive_bytes: u64,
     /// The durabilities in the configurations; fsync for nodes that are not in this map.
     pub(super) durability: Mutex<BTreeMap<&'static str, Durability>>,
+    /// The nodes whose cluster is to begin with a restored state.
+    pub(super) begin_restored: Mutex<BTreeSet<&'static str>>,
     /// The port of all nodes in the lists of members, if it was changed.
     pub(super) listed: Mutex<Option<u16>>,
     /// For nodes that have moved, the addresses at which they listen and that they announce.
@@ -79,6 +81,7 @@ impl Cluster {
             failed: Arc::default(),
             acknowledged: Mutex::default(),
             durability: Mutex::default(),
+            begin_restored: Mutex::default(),
             moved: Mutex::default(),
             listed: Mutex::default(),
         }
@@ -96,6 +99,7 @@ impl Cluster {
         let durability = self.durability.lock().unwrap().get(name).copied().unwrap_or_default();
         let (keep_log_bytes, keep_for_archive_bytes) = (self.keep_log_bytes, self.keep_for_archive_bytes);
         let mut config = ConsensusConfig { durability, keep_log_bytes, keep_for_archive_bytes, ..config(name) };
+        config.begins_restored = self.begin_restored.lock().unwrap().contains(name);
         if let Some(port) = *self.listed.lock().unwrap() {
             config.members.iter_mut().for_each(|member| member.addr = format!("{}:{port}", member.name));
         }
@@ -243,6 +247,7 @@ pub(super) fn config(name: &str) -> ConsensusConfig {
         keep_for_archive_bytes: KEEP_FOR_ARCHIVE_BYTES,
         log_segment_bytes: LOG_SEGMENT_BYTES,
         had_store: false,
+        begins_restored: false,
     }
 }
 

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorate::ClientConfig;
-use quorate::archive::{Archive, BOUNDARY_DEFAULT, INTERVAL_DEFAULT};
+use quorate::archive::{Archive, Objects, BOUNDARY_DEFAULT, FirstState, INTERVAL_DEFAULT};
 use quorate::config::{ConfigError, Key, Shown, time};
 use quorate_backup::rehearsals::Rehearsals;
 use quorate_backup::schedule::Schedule;
+use quorate_backup::states;
 use quorate_backup::store::{Location, Sealed, Store};
 use quorate_backup::{Encryption, Error, Keys};
 
@@ -39,8 +40,14 @@ pub struct ArchiveConfig {
     pub recipients: Vec<String>,
     /// The file with the identity of one of them, which reads what was archived.
     pub identity_file: Option<PathBuf>,
-    /// The file with the credentials of the store.
+    /// The file with the credentials of the stores.
     pub credentials_file: Option<PathBuf>,
+    /// The URL of the archive from which a new cluster gets its first state; `None` for an empty database.
+    pub restore_from: Option<String>,
+    /// That state; `None` for the last one.
+    pub restore_at: Option<String>,
+    /// The cluster whose state it is; `None` if there is only one at the URL.
+    pub restore_cluster: Option<String>,
 }
 
 impl Default for ArchiveConfig {
@@ -55,6 +62,9 @@ impl Default for ArchiveConfig {
             recipients: Vec::new(),
             identity_file: None,
             credentials_file: None,
+            restore_from: None,
+            restore_at: None,
+            restore_cluster: None,
         }
     }
 }
@@ -67,15 +77,36 @@ impl ArchiveConfig {
     /// Returns why the store can't be used.
     pub fn open(&self) -> Result<Option<Archive>, Error> {
         let Some(url) = &self.url else { return Ok(None) };
+        let archive = Archive::new(self.objects(url)?);
+        Ok(Some(archive.with_interval(self.interval).with_boundary(self.boundary).with_keep(self.keep_for)))
+    }
+
+    /// Opens a store with an archive.
+    fn objects(&self, url: &str) -> Result<Arc<dyn Objects>, Error> {
         let store = Store::open(&url.parse()?, self.credentials_file.as_deref())?;
         let keys = self.identity_file.iter().try_fold(Keys::none(), |keys, file| keys.with_identity_file(file))?;
-        let sealed = Sealed::new(Arc::new(store), self.encryption()?, keys)?;
-        let archive = Archive::new(Arc::new(sealed));
-        Ok(Some(archive.with_interval(self.interval).with_boundary(self.boundary).with_keep(self.keep_for)))
+        Ok(Arc::new(Sealed::new(Arc::new(store), self.encryption()?, keys)?))
     }
 
     fn encryption(&self) -> Result<Encryption, Error> {
         if self.recipients.is_empty() { Ok(Encryption::None) } else { Encryption::to(&self.recipients) }
+    }
+
+    /// Opens the store with the first state of a new cluster; `None` if that begins empty.
+    ///
+    /// # Errors
+    ///
+    /// Returns why the store can't be used.
+    pub fn first_state(&self) -> Result<Option<FirstState>, Error> {
+        let Some(url) = &self.restore_from else { return Ok(None) };
+        let mut first = FirstState::new(self.objects(url)?);
+        if let Some(state) = &self.restore_at {
+            first = first.with_target(states::target(state)?);
+        }
+        if let Some(cluster) = &self.restore_cluster {
+            first = first.with_cluster(states::cluster(cluster)?);
+        }
+        Ok(Some(first))
     }
 
     /// Returns the rehearsals of the archive by a node with this data directory, which reaches the cluster as `client`;
@@ -97,11 +128,27 @@ impl ArchiveConfig {
 
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         let refused = |text: String| Err(ConfigError::Invalid(text.into()));
-        if self.url.is_none() && *self != Self::default() {
+        let Self { restore_from, restore_at, restore_cluster, credentials_file, .. } = self.clone();
+        let restores = restore_from.is_some();
+        if !restores && (restore_at.is_some() || restore_cluster.is_some()) {
+            let text = "'archive.restore_at' and 'archive.restore_cluster' need the key 'archive.restore_from'";
+            return refused(text.to_owned());
+        }
+        let credentials_file = credentials_file.filter(|_| restores);
+        let of_restore = Self { restore_from, restore_at, restore_cluster, credentials_file, ..Self::default() };
+        if self.url.is_none() && *self != of_restore {
             return refused("[archive] needs the key 'url'".to_owned());
         }
-        if let Some(Err(error)) = self.url.as_ref().map(|url| url.parse::<Location>()) {
-            return refused(format!("'archive.url': {error}"));
+        for (key, url) in [("url", &self.url), ("restore_from", &self.restore_from)] {
+            if let Some(Err(error)) = url.as_ref().map(|url| url.parse::<Location>()) {
+                return refused(format!("'archive.{key}': {error}"));
+            }
+        }
+        if let Some(Err(error)) = self.restore_at.as_deref().map(states::target) {
+            return refused(format!("'archive.restore_at': {error}"));
+        }
+        if let Some(Err(error)) = self.restore_cluster.as_deref().map(states::cluster) {
+            return refused(format!("'archive.restore_cluster': {error}"));
         }
         if let Err(error) = self.encryption() {
             return refused(format!("'archive.recipients': {error}"));
@@ -185,6 +232,29 @@ impl ArchiveConfig {
                 |archive| archive.credentials_file.as_ref().into(),
             )
             .example("\"store.env\""),
+            Key::new(
+                "archive.restore_from",
+                "The first state of a new cluster: that of the archive at this URL, which may be 'archive.url'. The \
+                 node that would found the cluster restores it, once. Where there is a cluster it means nothing, so it \
+                 may stay. If not set, a new cluster is empty.",
+                |archive: &mut Self, given| place(given).map(|url| archive.restore_from = Some(url)),
+                |archive| archive.restore_from.clone().into(),
+            )
+            .example("\"s3://my-bucket/quorate?region=eu-central-1\""),
+            Key::new(
+                "archive.restore_at",
+                "Which state that is: latest, a position, the number of an entry, or a time. If not set, latest.",
+                |archive: &mut Self, given| given.text().map(|state| archive.restore_at = Some(state)),
+                |archive| archive.restore_at.clone().into(),
+            )
+            .example("\"2026-11-27T20:15:00Z\""),
+            Key::new(
+                "archive.restore_cluster",
+                "The id of the cluster whose state it is, if there are archives of several at the URL.",
+                |archive: &mut Self, given| given.text().map(|cluster| archive.restore_cluster = Some(cluster)),
+                |archive| archive.restore_cluster.clone().into(),
+            )
+            .example("\"00000000000000000000000000c0ffee\""),
         ]
     }
 }
@@ -193,7 +263,9 @@ impl ArchiveConfig {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
 
+    use quorate::archive::Target;
     use quorate::config::Sources;
+    use quorate::types::ClusterId;
 
     use super::*;
     use crate::ServerConfig;
@@ -217,10 +289,28 @@ mod tests {
     }
 
     #[test]
+    fn a_first_state_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let from = format!("restore_from = \"{}\"\n", dir.path().display());
+        let first = read(&from).unwrap().first_state().unwrap().unwrap();
+        assert_eq!((first.cluster, first.target), (None, Target::Latest));
+        let at = "restore_at = \"1.1.9\"\nrestore_cluster = \"00000000000000000000000000c0ffee\"";
+        let first = read(&(from + at)).unwrap().first_state().unwrap().unwrap();
+        assert_eq!((first.cluster, first.target), (Some(ClusterId(0xc0_ffee)), Target::Entry(9)));
+        assert!(ArchiveConfig::default().first_state().unwrap().is_none());
+    }
+
+    #[test]
     fn what_cannot_be_done_is_refused() {
         for (lines, why) in [
             ("keep_for = \"1 d\"", "needs the key 'url'"),
             ("url = \"ftp://a\"", "'archive.url': ftp://...: write s3://"),
+            ("restore_from = \"s3://a\"\nkeep_for = \"1 d\"", "needs the key 'url'"),
+            ("credentials_file = \"a\"", "needs the key 'url'"),
+            ("restore_from = \"ftp://a\"", "'archive.restore_from': ftp://...: write s3://"),
+            ("restore_at = \"latest\"", "need the key 'archive.restore_from'"),
+            ("restore_from = \"a\"\nrestore_at = \"soon\"", "'archive.restore_at': 'soon' is no state"),
+            ("restore_from = \"a\"\nrestore_cluster = \"x\"", "'archive.restore_cluster': 'x' is not the id"),
             ("url = \"s3://a\"\ninterval = \"1 ms\"", "'archive.interval' must be at least 50 ms"),
             ("url = \"s3://a\"\ninterval = \"60 s\"", "no shorter than it"),
             ("url = \"s3://a\"\nrecipients = [\"age1x\"]", "'archive.recipients': age1x is not a recipient"),

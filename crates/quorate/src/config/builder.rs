@@ -8,7 +8,7 @@ use quorate_model::TokenHash;
 use quorate_sql::extensions::Extensions;
 
 use super::{Config, SecretSource, SqlOptions, TlsConfig};
-use crate::archive::Archive;
+use crate::archive::{Archive, FirstState};
 
 /// Each setter sets the field of its name.
 impl Config {
@@ -95,6 +95,12 @@ impl Config {
     #[must_use]
     pub fn with_archive(self, archive: Archive) -> Self {
         Self { archive: Some(archive), ..self }
+    }
+
+    /// Sets [`Config::first_state`].
+    #[must_use]
+    pub fn with_first_state(self, first_state: FirstState) -> Self {
+        Self { first_state: Some(first_state), ..self }
     }
 
     /// Sets [`Config::extensions`].

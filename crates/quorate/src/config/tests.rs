@@ -77,6 +77,7 @@ fn every_key_is_read() {
         },
         extensions: Extensions::default(),
         archive: None,
+        first_state: None,
     };
     assert_eq!(config, expected);
 }
