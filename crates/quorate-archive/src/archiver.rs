@@ -29,12 +29,14 @@ mod build;
 mod chain;
 mod merge;
 mod note;
+mod prune;
 mod recent;
 mod tidy;
 
 use build::{Build, Built, Piece};
 use chain::{Chain, Pending};
 pub(crate) use note::Note;
+pub use prune::{Pruned, prune};
 use recent::Recent;
 pub use tidy::Tidying;
 

@@ -32,7 +32,7 @@ pub mod restore;
 mod source;
 mod sums;
 
-pub use archiver::{Archiver, End, Identity, Put, Sizes, Tidying};
+pub use archiver::{Archiver, End, Identity, Pruned, Put, Sizes, Tidying, prune};
 pub use counting::{Counting, Requests};
 pub use error::ArchiveError;
 pub use manifest::{File, Generation, Manifest};

@@ -1,7 +1,8 @@
 //! `quorate archive`: what an archive holds, and whether it can be restored.
 
 use std::path::PathBuf;
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use quorate::archive::{self, FetchOptions, Generation, Manifest, Plan, Target};
@@ -10,13 +11,15 @@ use quorate_shell::format::size;
 use serde_json::json;
 
 use crate::access::Access;
-use crate::backups::SealedArgs;
+use crate::backups::{self, SealedArgs};
 use crate::error::{Error, Result};
 use crate::options::AccessArgs;
 use crate::progress::Line;
 use crate::restore::Scratch;
 use crate::restore::archived::bytes;
 use crate::{output, utc};
+
+mod holdings;
 
 /// The milliseconds of a second.
 const MILLIS: u64 = 1000;
@@ -33,6 +36,10 @@ pub struct ArchiveArgs {
 enum ArchiveCommand {
     /// Show the clusters that are archived at a place, and which states of each can be restored
     List(ListArgs),
+    /// Show what each archive at a place holds: its archiver, its generations, its objects and their size
+    Status(ListArgs),
+    /// Give up the states of an archive that are older than a time, and delete what only they need
+    Prune(PruneArgs),
     /// Restore the last state into a scratch directory, check it, and remove it
     Verify(VerifyArgs),
     /// Restore the state that a running cluster has now, and compare each table with those of its nodes
@@ -46,6 +53,35 @@ enum ArchiveCommand {
 struct ListArgs {
     #[command(flatten)]
     store: SealedArgs,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, or a directory
+    url: String,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  quorate archive prune 's3://my-bucket/quorate?region=eu-central-1' --keep-for '30 d' --dry-run
+  quorate archive prune file:///mnt/archive --cluster 00000000000000000000000000c0ffee --keep-for '7 d'
+
+The latest state is never given up. An archiver that is at work goes on. It keeps what 'archive.keep_for' says, so
+this is for a cluster that is gone, or for once.")]
+struct PruneArgs {
+    #[command(flatten)]
+    store: SealedArgs,
+    /// The cluster, if there are several at the URL
+    #[arg(long, value_name = "ID")]
+    cluster: Option<String>,
+    /// How far back states stay, such as '30 d' or '12 h'
+    #[arg(long, value_name = "DURATION", value_parser = backups::time)]
+    keep_for: Duration,
+    /// Encrypt what is changed with age to this public key, as 'archive.recipients' does; can be given more than once
+    #[arg(long, value_name = "KEY")]
+    recipient: Vec<String>,
+    /// Show what would be deleted, and delete nothing
+    #[arg(long)]
+    dry_run: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -90,6 +126,8 @@ struct RehearseArgs {
 pub async fn run(args: &ArchiveArgs) -> Result<()> {
     match &args.command {
         ArchiveCommand::List(args) => list(args).await,
+        ArchiveCommand::Status(args) => holdings::status(args).await,
+        ArchiveCommand::Prune(args) => holdings::prune(args).await,
         ArchiveCommand::Verify(args) => verify(args).await,
         ArchiveCommand::Rehearse(args) => rehearse(args).await,
     }
@@ -104,18 +142,7 @@ struct Archived {
 
 async fn list(args: &ListArgs) -> Result<()> {
     let objects = args.store.open(&args.url)?;
-    let mut found = Vec::new();
-    for cluster in archive::clusters(&*objects).await.map_err(Error::of)? {
-        let Some(manifest) = archive::manifest(&*objects, cluster).await.map_err(Error::of)? else { continue };
-        let last = match manifest.current() {
-            Some(_) => {
-                let plan = Plan::make(&Env::real(), &objects, cluster, Target::Latest).await;
-                Some(plan.map_err(Error::of)?)
-            }
-            None => None,
-        };
-        found.push(Archived { manifest, last });
-    }
+    let found = Archived::find_all(&objects).await?;
     if args.json {
         let found: Vec<_> = found.iter().map(Archived::as_json).collect();
         return output::print(&format!("{:#}\n", json!(found)));
@@ -127,8 +154,29 @@ async fn list(args: &ListArgs) -> Result<()> {
 }
 
 impl Archived {
+    async fn find_all(objects: &Arc<dyn Objects>) -> Result<Vec<Self>> {
+        let mut found = Vec::new();
+        for cluster in archive::clusters(&**objects).await.map_err(Error::of)? {
+            let Some(manifest) = archive::manifest(&**objects, cluster).await.map_err(Error::of)? else { continue };
+            let last = match manifest.current() {
+                Some(_) => {
+                    let plan = Plan::make(&Env::real(), objects, cluster, Target::Latest).await;
+                    Some(plan.map_err(Error::of)?)
+                }
+                None => None,
+            };
+            found.push(Self { manifest, last });
+        }
+        Ok(found)
+    }
+
     fn first(&self) -> Option<(&Generation, &archive::File)> {
         self.manifest.generations.iter().find_map(|generation| Some((generation, generation.begin()?)))
+    }
+
+    /// The last file of pages.
+    fn boundary(&self) -> Option<&archive::File> {
+        self.last.as_ref()?.files.last().map(|(_, file)| file)
     }
 
     fn as_text(&self) -> String {

@@ -51,7 +51,20 @@ impl SealedArgs {
 
     /// Opens an archive, to read it.
     pub fn open(&self, url: &str) -> Result<Arc<dyn Objects>> {
-        let sealed = Sealed::new(Arc::new(self.store.open(url)?), Encryption::None, self.keys()?);
+        self.seal(url, Encryption::None)
+    }
+
+    /// Opens an archive, to change it too. What is written is encrypted if what is there is.
+    pub fn open_to_change(&self, url: &str, recipients: &[String]) -> Result<Arc<dyn Objects>> {
+        match (recipients.is_empty(), self.identity.is_empty()) {
+            (true, true) => self.open(url),
+            (true, false) => Err(Error::new("what is changed is encrypted too: give --recipient beside --identity")),
+            (false, _) => self.seal(url, Encryption::to(recipients).map_err(Error::of)?),
+        }
+    }
+
+    fn seal(&self, url: &str, encryption: Encryption) -> Result<Arc<dyn Objects>> {
+        let sealed = Sealed::new(Arc::new(self.store.open(url)?), encryption, self.keys()?);
         Ok(Arc::new(sealed.map_err(Error::of)?))
     }
 }

@@ -279,3 +279,38 @@ fn a_server_whose_first_state_is_missing_ends_and_says_what_to_do() {
         assert!(said.contains("Correct 'archive.restore_from'"), "{said}");
     }
 }
+
+#[test]
+fn states_are_given_up_beside_a_living_cluster_and_after_its_end() {
+    let archive = Archived::start();
+    for value in 1..=20 {
+        archive.write(value);
+    }
+    archive.wait_for(0);
+    let prune = |place: &Path, more: &[&str]| {
+        let said = quorate(&[&["archive", "prune", text(place), "--keep-for", "0s", "--json"], more].concat());
+        serde_json::from_str::<serde_json::Value>(&succeeded(&said)).unwrap()
+    };
+    prune(archive.place.path(), &[]);
+    let last = archive.write(1000);
+    archive.wait_for(last);
+    let place = archive.destroy();
+    let holds = || {
+        let said = succeeded(&quorate(&["archive", "status", "--json", text(place.path())]));
+        serde_json::from_str::<serde_json::Value>(&said).unwrap()[0]["objects"].as_u64().unwrap()
+    };
+    let before = holds();
+    let planned = prune(place.path(), &["--dry-run"]);
+    assert_eq!(holds(), before);
+    let pruned = prune(place.path(), &[]);
+    assert_eq!(pruned["objects"], planned["objects"]);
+    assert_eq!(holds(), before - pruned["objects"].as_array().unwrap().len() as u64);
+    let said = succeeded(&quorate(&["archive", "status", text(place.path())]));
+    assert!(said.contains("  generation 1: from 1.1.") && said.contains("  archiver: node "), "{said}");
+    let out = TempDir::new().unwrap();
+    let file = out.path().join("last.db");
+    succeeded(&quorate(&["restore", text(place.path()), "--at", "latest", "-o", text(&file)]));
+    if let Some(sum) = plain_sqlite(text(&file), "SELECT sum(value) FROM kept") {
+        assert_eq!(sum.trim(), "1210");
+    }
+}

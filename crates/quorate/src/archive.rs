@@ -21,7 +21,9 @@ pub(crate) use fetch::fetch_unchecked;
 pub use fetch::{FetchError, FetchOptions, Fetched, fetch, only_cluster};
 pub use first::FirstState;
 pub use quorate_archive::restore::{Plan, Progress, Target, TellProgress, clusters, manifest};
-pub use quorate_archive::{ArchiveError, Counting, File, Generation, Manifest, Objects, Requests, objects};
+pub use quorate_archive::{
+    ArchiveError, Counting, File, Generation, Manifest, Objects, Pruned, Requests, objects, prune,
+};
 #[doc(hidden)]
 pub use quorate_archive::{Sizes, Tidying};
 pub use rehearse::{RehearseError, rehearse};

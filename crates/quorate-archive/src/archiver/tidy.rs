@@ -65,7 +65,12 @@ impl Archiver {
     pub async fn tidy(&mut self, now: i64, keep: Option<Duration>) -> Result<(), ArchiveError> {
         self.settle().await?;
         self.merge_recent().await?;
-        let Some(chain) = self.chain.as_ref().filter(|chain| !chain.unlisted.is_empty()) else { return Ok(()) };
+        if self.chain.as_ref().is_none_or(|chain| chain.unlisted.is_empty()) {
+            return Ok(());
+        }
+        // States may have been given up by hand meanwhile.
+        self.check_token().await?;
+        let Some(chain) = &self.chain else { return Ok(()) };
         let Some(current) = self.manifest.current().filter(|current| current.number == chain.generation) else {
             return Ok(());
         };
@@ -83,8 +88,15 @@ impl Archiver {
         if let Some(chain) = &mut self.chain {
             chain.unlisted.clear();
         }
-        self.delete_files(&[before, tidied], &after).await?;
-        if keep.is_some() { self.delete_segments(&after).await } else { Ok(()) }
+        let mut gone = self.unlisted(&before, &after);
+        gone.extend(self.unlisted(&tidied, &after));
+        if keep.is_some() {
+            gone.extend(self.old_segments(&before, &after).await?);
+        }
+        for key in gone {
+            self.objects.delete(&key).await?;
+        }
+        Ok(())
     }
 
     /// Merges the segments that were put lately into one.
@@ -150,23 +162,10 @@ impl Archiver {
         Ok(())
     }
 
-    /// Deletes the files that were listed before and are no longer.
-    async fn delete_files(&self, before: &[Manifest], after: &Manifest) -> Result<(), ArchiveError> {
+    /// Returns the keys of the files that one manifest lists and a later one does not.
+    pub(super) fn unlisted(&self, before: &Manifest, after: &Manifest) -> BTreeSet<String> {
         let kept = self.listed(after);
-        let gone: BTreeSet<_> = before.iter().flat_map(|manifest| self.listed(manifest)).collect();
-        for key in gone.difference(&kept) {
-            self.objects.delete(key).await?;
-        }
-        let epochs = |manifest: &Manifest| -> BTreeSet<u64> {
-            manifest.generations.iter().map(|generation| generation.epoch).collect()
-        };
-        let (kept, gone) = (epochs(after), before.iter().flat_map(epochs).collect::<BTreeSet<_>>());
-        for epoch in gone.difference(&kept) {
-            for object in self.objects.list(&self.keys.segments(*epoch)).await? {
-                self.objects.delete(&object.key).await?;
-            }
-        }
-        Ok(())
+        self.listed(before).into_iter().filter(|key| !kept.contains(key)).collect()
     }
 
     /// Returns the keys of all files that a manifest lists.
@@ -179,17 +178,23 @@ impl Archiver {
         keys.collect()
     }
 
-    /// Deletes the segments whose entries all restorable states hold.
-    async fn delete_segments(&self, manifest: &Manifest) -> Result<(), ArchiveError> {
-        let epoch = self.identity.epoch;
-        let oldest = manifest.generations.iter().find(|generation| generation.epoch == epoch);
-        let Some(first) = oldest.and_then(Generation::begin).map(|begin| begin.index) else { return Ok(()) };
-        for object in self.objects.list(&self.keys.segments(epoch)).await? {
-            if parse_segment(&object.key).is_some_and(|(_, last)| last <= first) {
-                self.objects.delete(&object.key).await?;
-            }
+    /// Returns the keys of the segments whose entries all restorable states hold, or whose epoch has no more states.
+    pub(super) async fn old_segments(
+        &self,
+        before: &Manifest,
+        after: &Manifest,
+    ) -> Result<BTreeSet<String>, ArchiveError> {
+        let epochs: BTreeSet<_> = before.generations.iter().map(|generation| generation.epoch).collect();
+        let mut old = BTreeSet::new();
+        for epoch in epochs {
+            let oldest = after.generations.iter().find(|generation| generation.epoch == epoch);
+            let begin = oldest.map(|generation| generation.begin().map_or(0, |begin| begin.index));
+            let is_old =
+                |key: &str| begin.is_none_or(|begin| parse_segment(key).is_some_and(|(_, last)| last <= begin));
+            let listed = self.objects.list(&self.keys.segments(epoch)).await?;
+            old.extend(listed.into_iter().map(|object| object.key).filter(|key| is_old(key)));
         }
-        Ok(())
+        Ok(old)
     }
 }
 
@@ -233,7 +238,7 @@ fn age(file: &File, now: i64) -> Duration {
 }
 
 /// Takes out of a manifest what is not needed to restore the states of the last `keep`.
-fn retained(mut manifest: Manifest, now: i64, keep: Option<Duration>, linger: Duration) -> Manifest {
+pub(super) fn retained(mut manifest: Manifest, now: i64, keep: Option<Duration>, linger: Duration) -> Manifest {
     for generation in &mut manifest.generations {
         let files = std::mem::take(&mut generation.files);
         // Who takes over reads the files of level 0 after the table of checksums.
@@ -249,8 +254,14 @@ fn retained(mut manifest: Manifest, now: i64, keep: Option<Duration>, linger: Du
         let keeps_base = !Mutant::ChainCutByRetention.is_on();
         let is_after = |file: &File| file.max > base || (file.min == 1 && file.max == base && keeps_base);
         let is_needed = |file: &File| is_used(file) || (!is_merged(file) && is_after(file));
-        let kept = files.iter().filter(|file| is_needed(file)).cloned().collect();
-        generation.files = kept;
+        let kept: Vec<_> = files.iter().filter(|file| is_needed(file)).collect();
+        // An archiver would merge what stays once more, into a file of the same name.
+        let is_within =
+            |inner: &&File, outer: &File| inner.level < outer.level && inner.min >= outer.min && inner.max <= outer.max;
+        let is_remade =
+            |file: &File| file.level < Level::SNAPSHOTS.number() && kept.iter().any(|inner| is_within(inner, file));
+        let stays = |file: &&File| is_needed(file) || is_remade(file);
+        generation.files = files.iter().filter(stays).cloned().collect();
     }
     let begins_old = |generation: &Generation| {
         keep.is_some_and(|keep| generation.begin().is_some_and(|begin| age(begin, now) >= keep))

@@ -1,0 +1,114 @@
+//! Gives up old states of an archive by hand: of a cluster that is gone, whose archiver does it no more, or beside a
+//! living archiver.
+//!
+//! It decides by the rules of the archiver ([`retained`]), and only takes out of the manifest.
+//!
+//! Invariants:
+//! - The manifest is replaced under the token of its archiver, and only as it was read. So an archiver that changed it
+//!   meanwhile wins, and one that lives is not fenced: it goes on with what is left.
+//! - Nothing is deleted that an archiver may list again.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use quorate_env::Env;
+
+use super::tidy::retained;
+use super::{Archiver, Identity, Recent, TAKE_ATTEMPTS_MAX, Tidying, read_manifest};
+use crate::error::ArchiveError;
+use crate::keys::Keys;
+use crate::manifest::Manifest;
+use crate::objects::{Listed, Objects};
+
+/// What is given up, or would be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pruned {
+    /// The objects, sorted by their keys.
+    pub objects: Vec<Listed>,
+    /// What is left.
+    pub manifest: Manifest,
+}
+
+impl Pruned {
+    /// Returns how many bytes the objects have.
+    pub fn bytes(&self) -> u64 {
+        self.objects.iter().map(|object| object.length).fold(0, u64::saturating_add)
+    }
+}
+
+/// Gives up the states of a cluster that are older than `keep` at the time `now` (in milliseconds since 1970), as far
+/// as no later one needs them. The latest state stays always. With `is_dry`, nothing is changed.
+///
+/// # Errors
+///
+/// Returns [`ArchiveError::Missing`] if the cluster has no archive, and [`ArchiveError::Changed`] if its archiver has
+/// changed the manifest again and again. What a broken call has not deleted, the next one does not find: only objects
+/// that the manifest lists, or segments, are found.
+pub async fn prune(
+    env: &Env,
+    objects: &Arc<dyn Objects>,
+    cluster: u128,
+    (now, keep): (i64, Duration),
+    is_dry: bool,
+) -> Result<Pruned, ArchiveError> {
+    for _ in 0..TAKE_ATTEMPTS_MAX {
+        let mut visitor = Archiver::visit(env, objects, cluster).await?;
+        let before = visitor.manifest.clone();
+        let after = retained(before.clone(), now, Some(keep), Tidying::default().linger);
+        let gone = visitor.given_up(&before, &after).await?;
+        if is_dry {
+            return Ok(Pruned { objects: gone, manifest: after });
+        }
+        if after != before {
+            match visitor.replace_manifest(after.clone()).await {
+                Ok(()) => {}
+                Err(ArchiveError::Changed | ArchiveError::Fenced { .. }) => continue,
+                Err(error) => return Err(error),
+            }
+        }
+        for object in &gone {
+            objects.delete(&object.key).await?;
+        }
+        return Ok(Pruned { objects: gone, manifest: after });
+    }
+    Err(ArchiveError::Changed)
+}
+
+impl Archiver {
+    /// Reads an archive to change it under the token that it has.
+    async fn visit(env: &Env, objects: &Arc<dyn Objects>, cluster: u128) -> Result<Self, ArchiveError> {
+        let keys = Keys::new(cluster, objects.litestream_folders());
+        let missing = || ArchiveError::Missing(format!("there is no archive of the cluster {cluster:032x}"));
+        let (manifest, version) = read_manifest(&**objects, &keys).await?.ok_or_else(missing)?;
+        let epoch = manifest.current().map_or(0, |generation| generation.epoch);
+        Ok(Self {
+            env: env.clone(),
+            objects: Arc::clone(objects),
+            keys,
+            identity: Identity { cluster, epoch, node: manifest.node, token: manifest.token },
+            manifest,
+            version,
+            chain: None,
+            pending: None,
+            is_any_page: true,
+            recent: Recent::default(),
+            tidying: Tidying::default(),
+        })
+    }
+
+    /// Returns the objects that are needed no more.
+    async fn given_up(&self, before: &Manifest, after: &Manifest) -> Result<Vec<Listed>, ArchiveError> {
+        let mut gone = self.unlisted(before, after);
+        gone.extend(self.old_segments(before, after).await?);
+        let lists = before.generations.iter().map(|generation| self.keys.generation(generation.number));
+        let epochs: BTreeSet<_> = before.generations.iter().map(|generation| generation.epoch).collect();
+        let mut objects = Vec::new();
+        for prefix in lists.chain(epochs.into_iter().map(|epoch| self.keys.segments(epoch))) {
+            objects.extend(self.objects.list(&prefix).await?);
+        }
+        objects.retain(|object| gone.contains(&object.key));
+        objects.sort_by(|a, b| a.key.cmp(&b.key));
+        Ok(objects)
+    }
+}
