@@ -122,13 +122,12 @@ fn cluster(dir: &Path) -> Result<ClusterFile> {
     ClusterFile::read(dir)?.ok_or_else(none)
 }
 
-/// Returns where the nodes archive. They have other working directories, so a path becomes an absolute one.
+/// Returns where the nodes archive. A directory is created, and its path becomes an absolute one: the nodes have other
+/// working directories.
 fn archive_place(place: &str) -> Result<String> {
-    if Location::is_url(place) {
-        return Ok(place.to_owned());
-    }
-    std::fs::create_dir_all(place).context(|| format!("cannot create the directory {place}"))?;
-    let dir = std::path::absolute(place).context(|| format!("cannot find the directory {place}"))?;
+    let location: Location = place.parse().map_err(Error::of)?;
+    let Some(dir) = location.as_dir() else { return Ok(place.to_owned()) };
+    std::fs::create_dir_all(dir).context(|| format!("cannot create the directory {}", dir.display()))?;
     Ok(dir.display().to_string())
 }
 
@@ -165,4 +164,22 @@ async fn run_cluster(args: &DevArgs) -> Result<()> {
     };
     say::line("stopping");
     supervisor.stop(&mut stop).await.and(outcome)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
+
+    use super::*;
+
+    #[test]
+    fn a_directory_is_created_however_it_is_written() {
+        let parent = tempfile::tempdir().unwrap();
+        for (name, scheme) in [("path", ""), ("url", "file://")] {
+            let dir = parent.path().join(name).join("below").display().to_string();
+            assert_eq!(archive_place(&format!("{scheme}{dir}")).unwrap(), dir);
+            assert!(Path::new(&dir).is_dir(), "{dir}");
+        }
+        assert_eq!(archive_place("s3://bucket/prefix").unwrap(), "s3://bucket/prefix");
+    }
 }
