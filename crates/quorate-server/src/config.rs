@@ -265,6 +265,27 @@ mod tests {
     }
 
     #[test]
+    fn every_key_of_the_archive_and_of_backups_has_an_example_that_can_be_used() {
+        let shown = template(&ServerConfig::default());
+        let tables = ["archive.", "backup."];
+        for variable in ServerConfig::keys().iter().map(Key::variable) {
+            let path = variable.trim_start_matches("QUORATE_").to_ascii_lowercase().replacen('_', ".", 1);
+            let is_example = |line: &str| line.starts_with(&format!("# {path} = "));
+            assert!(!tables.iter().any(|table| path.starts_with(table)) || shown.lines().any(is_example), "{path}");
+        }
+        // Backups have one kind of encryption.
+        for without in ["backup.recipients", "backup.passphrase_file"] {
+            let is_used =
+                |line: &&str| tables.iter().any(|table| line.starts_with(table)) && !line.starts_with(without);
+            let used = shown.lines().map(|line| line.strip_prefix("# ").filter(is_used).unwrap_or(line));
+            let text = used.map(|line| format!("{line}\n")).collect::<String>();
+            let config = read(&text).unwrap();
+            assert_eq!(config.archive.restore_at.as_deref(), Some("2026-11-27T20:15:00Z"));
+            assert_eq!(config.backup.url, config.archive.url);
+        }
+    }
+
+    #[test]
     fn the_documentation_contains_the_template() {
         let docs = include_str!("../../../docs/configuration.md");
         let shown = template(&ServerConfig::default());
