@@ -11,10 +11,12 @@
 
 mod support;
 
+use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use quorate::admin::Difference;
 use quorate::archive::objects::{Memory, Trouble, Verb};
 use quorate::archive::{self, Archive, FetchOptions, Objects, Target};
 use quorate::restore::{RestoreOptions, from_archive};
@@ -235,5 +237,43 @@ fn a_rehearsal_compares_the_archive_with_the_nodes() {
             assert!(rehearsed.nodes[3].tables.as_ref().unwrap().contains_key("lines"));
             assert!(!file.exists());
         }
+    });
+}
+
+/// The database of the only node is changed behind its back, so its archive does not hold the change.
+#[test]
+fn a_rehearsal_reports_a_difference_between_the_archive_and_the_nodes() {
+    run(async {
+        let (dir, memory) = (TempDir::new().unwrap(), Memory::new());
+        // The members keep the address.
+        let addr = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let config = Config::single(dir.path().join("a")).with_secret(secret()).with_listen(addr);
+        let node = Node::start(config.clone().with_archive(archive(&memory))).await.unwrap();
+        let sql = node.sql();
+        sql.execute("CREATE TABLE lines (id INTEGER PRIMARY KEY, text TEXT)", ()).await.unwrap();
+        sql.execute("INSERT INTO lines (text) VALUES ('archived')", ()).await.unwrap();
+        settled(&node).await;
+        node.stop().await;
+
+        let generations = std::fs::read_dir(config.data_dir.join("db")).unwrap().map(|item| item.unwrap().path());
+        let file = generations.filter(|path| path.is_dir()).next().unwrap().join("quorate.db");
+        let conn = rusqlite::Connection::open(file).unwrap();
+        assert_eq!(conn.execute("UPDATE lines SET text = 'changed'", ()), Ok(1));
+        drop(conn);
+
+        // No boundary is taken any more, which would hold the change.
+        let late = archive(&memory).with_boundary(Duration::from_secs(3600));
+        let node = Node::start(config.with_archive(late)).await.unwrap();
+        let (objects, copy) = (Arc::new(memory) as Arc<dyn Objects>, dir.path().join("rehearsal.db"));
+        let client = ClientConfig::new([node.local_addr()], secret());
+        let rehearsed = node.observer().rehearse(client, &objects, &copy, &FetchOptions::default()).await.unwrap();
+        let mut differences = rehearsed.differences();
+        differences.iter_mut().for_each(|difference| difference.versions.sort());
+        let versions = vec![vec!["archive".to_owned()], vec!["node".to_owned()]];
+        assert_eq!(differences, [Difference { table: "lines".to_owned(), versions }]);
+        assert!(!rehearsed.is_sound() && !copy.exists());
+        assert_eq!(node.metrics().archive.rehearsal_failures.get(), 1);
+        assert_eq!(node.status().archive.unwrap().rehearsed_at, None);
+        node.stop().await;
     });
 }
