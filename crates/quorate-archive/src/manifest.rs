@@ -4,6 +4,7 @@
 //! - Each one that is written has a higher revision, so that no two have the same bytes: S3 tells versions apart by the
 //!   bytes.
 //! - It is replaced only by the archiver with the highest token, and only if nobody else has replaced it meanwhile.
+//!   States that are given up by hand are taken out under that token, and nothing else is changed.
 //! - What it lists is in the store. The files that were created after it was written are found by a list.
 
 use bytes::Bytes;

@@ -171,7 +171,7 @@ impl ArchiveConfig {
 
     /// Returns the keys.
     pub(super) fn keys() -> Vec<Key<Self>> {
-        vec![
+        [
             Key::new(
                 "archive.url",
                 "Where everything that the cluster applies goes, so that any state can be restored: \
@@ -232,6 +232,15 @@ impl ArchiveConfig {
                 |archive| archive.credentials_file.as_ref().into(),
             )
             .example("\"store.env\""),
+        ]
+        .into_iter()
+        .chain(Self::restore_keys())
+        .collect()
+    }
+
+    /// Returns the keys about the first state.
+    fn restore_keys() -> [Key<Self>; 3] {
+        [
             Key::new(
                 "archive.restore_from",
                 "The first state of a new cluster: that of the archive at this URL, which may be 'archive.url'. The \
