@@ -255,8 +255,8 @@ fn a_rehearsal_reports_a_difference_between_the_archive_and_the_nodes() {
         settled(&node).await;
         node.stop().await;
 
-        let generations = std::fs::read_dir(config.data_dir.join("db")).unwrap().map(|item| item.unwrap().path());
-        let file = generations.filter(|path| path.is_dir()).next().unwrap().join("quorate.db");
+        let mut generations = std::fs::read_dir(config.data_dir.join("db")).unwrap().map(|item| item.unwrap().path());
+        let file = generations.find(|path| path.is_dir()).unwrap().join("quorate.db");
         let conn = rusqlite::Connection::open(file).unwrap();
         assert_eq!(conn.execute("UPDATE lines SET text = 'changed'", ()), Ok(1));
         drop(conn);
