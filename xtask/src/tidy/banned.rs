@@ -25,7 +25,7 @@ const fn only_in(allowed: &'static [&'static str], pattern: &'static str, instea
 
 /// The places that may open SQLite's files: the VFS, and the module that opens connections over it. Opening and closing
 /// the main file or the `-shm` anywhere else in the process drops SQLite's POSIX locks (docs/sqlite-store.md). An
-/// import may open the user's file, because its process runs no node.
+/// import and a trial may open a file, because their processes run no node.
 const SQLITE_OPENERS: &[&str] = &[
     "crates/quorate-import/src/sqlite",
     "crates/quorate-replicate/src/connections",
@@ -35,6 +35,7 @@ const SQLITE_OPENERS: &[&str] = &[
     "crates/quorate-sql/src/ffi",
     "crates/quorate-sql/src/generation",
     "crates/quorate-sql/src/vfs",
+    "crates/quorate-trials/src/archive.rs",
 ];
 
 const BANS: &[Ban] = &[

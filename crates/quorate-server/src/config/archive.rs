@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorate::ClientConfig;
-use quorate::archive::{Archive, Objects, BOUNDARY_DEFAULT, FirstState, INTERVAL_DEFAULT};
+use quorate::archive::{Archive, BOUNDARY_DEFAULT, FirstState, INTERVAL_DEFAULT, Objects};
 use quorate::config::{ConfigError, Key, Shown, time};
 use quorate_backup::rehearsals::Rehearsals;
 use quorate_backup::schedule::Schedule;
