@@ -150,24 +150,28 @@ impl Archiver {
             };
             if let Some(version) = taken {
                 let (manifest, version) = probe(&*objects, &key, manifest, version).await?;
-                let env = env.clone();
-                return Ok(Self {
-                    env,
-                    objects,
-                    keys,
-                    identity,
-                    manifest,
-                    version,
-                    chain: None,
-                    pending: None,
-                    is_any_page: true,
-                    recent: Recent::default(),
-                    tidying: Tidying::default(),
-                    sizes: Sizes::default(),
-                });
+                return Ok(Self::new(env, objects, identity, (manifest, version)));
             }
         }
         Err(ArchiveError::Changed)
+    }
+
+    /// Returns an archiver that holds this manifest.
+    fn new(env: &Env, objects: Arc<dyn Objects>, identity: Identity, (manifest, version): (Manifest, Version)) -> Self {
+        Self {
+            env: env.clone(),
+            keys: Keys::new(identity.cluster, objects.litestream_folders()),
+            objects,
+            identity,
+            manifest,
+            version,
+            chain: None,
+            pending: None,
+            is_any_page: true,
+            recent: Recent::default(),
+            tidying: Tidying::default(),
+            sizes: Sizes::default(),
+        }
     }
 
     /// Sets how the archive is kept tidy.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
-use quorate::archive::{self, FetchOptions, Generation, Manifest, Plan, Target};
+use quorate::archive::{self, FetchOptions, Generation, Manifest, Objects, Plan, Target};
 use quorate_env::Env;
 use quorate_shell::format::size;
 use serde_json::json;

@@ -15,7 +15,7 @@ use std::time::Duration;
 use quorate_env::Env;
 
 use super::tidy::retained;
-use super::{Archiver, Identity, Recent, TAKE_ATTEMPTS_MAX, Tidying, read_manifest};
+use super::{Archiver, Identity, TAKE_ATTEMPTS_MAX, Tidying, read_manifest};
 use crate::error::ArchiveError;
 use crate::keys::Keys;
 use crate::manifest::Manifest;
@@ -82,19 +82,8 @@ impl Archiver {
         let missing = || ArchiveError::Missing(format!("there is no archive of the cluster {cluster:032x}"));
         let (manifest, version) = read_manifest(&**objects, &keys).await?.ok_or_else(missing)?;
         let epoch = manifest.current().map_or(0, |generation| generation.epoch);
-        Ok(Self {
-            env: env.clone(),
-            objects: Arc::clone(objects),
-            keys,
-            identity: Identity { cluster, epoch, node: manifest.node, token: manifest.token },
-            manifest,
-            version,
-            chain: None,
-            pending: None,
-            is_any_page: true,
-            recent: Recent::default(),
-            tidying: Tidying::default(),
-        })
+        let identity = Identity { cluster, epoch, node: manifest.node, token: manifest.token };
+        Ok(Self::new(env, Arc::clone(objects), identity, (manifest, version)))
     }
 
     /// Returns the objects that are needed no more.
