@@ -13,10 +13,11 @@ use std::time::Instant;
 const SEEDS: &str = "200";
 
 /// The faults that a bug needs and that strike rarely: every second fault is of this class while the bug is sought.
-const FAVOURED: [(&str, &str); 9] = [
+const FAVOURED: [(&str, &str); 10] = [
     ("DryRunNotChecked", "transfer"),
     ("ForwardedIsNotDone", "transfer"),
     ("ImageNotReadAgain", "bad image"),
+    ("ManifestWithoutSwap", "isolation"),
     ("MoveNotAnnounced", "changed address"),
     ("OneIsBelieved", "tampering"),
     ("OutcomesNotCompared", "tampering"),
