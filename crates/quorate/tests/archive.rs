@@ -14,7 +14,7 @@ mod support;
 use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use quorate::admin::Difference;
 use quorate::archive::objects::{Memory, Trouble, Verb};
@@ -104,6 +104,29 @@ fn every_archived_state_is_restored_from_the_store_alone() {
         let dir = TempDir::new().unwrap();
         let node = restored(&memory, Target::Latest, &dir).await;
         assert_eq!(contents(&node.sql()).await, states.last().unwrap().1);
+        node.stop().await;
+    });
+}
+
+#[test]
+fn one_request_archives_what_was_written_in_an_interval() {
+    run(async {
+        let (dir, memory) = (TempDir::new().unwrap(), Memory::new());
+        let interval = Duration::from_millis(200);
+        let archive = archive(&memory).with_interval(interval).with_boundary(Duration::from_secs(3600));
+        let node = Node::start(Config::single(dir.path()).with_archive(archive)).await.unwrap();
+        let sql = node.sql();
+        sql.execute("CREATE TABLE lines (id INTEGER PRIMARY KEY, text TEXT)", ()).await.unwrap();
+        archived(&node).await;
+        // A request takes so long that more is written meanwhile.
+        memory.set_troubles(|_, _| Trouble { before: Duration::from_millis(20), ..Trouble::default() });
+        let created = || memory.requests().get(&Verb::Create).copied().unwrap_or(0);
+        let (begun, before) = (Instant::now(), created());
+        while created() < before + 5 {
+            sql.execute("INSERT INTO lines (text) VALUES ('x')", ()).await.unwrap();
+        }
+        let intervals = begun.elapsed().as_millis() / interval.as_millis();
+        assert!(intervals + 1 >= 5, "5 requests in {intervals} intervals");
         node.stop().await;
     });
 }

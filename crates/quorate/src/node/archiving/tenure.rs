@@ -174,9 +174,11 @@ impl Tenure {
         Ok(())
     }
 
-    /// Archives all entries that were applied.
+    /// Archives all entries that were applied. Those that are applied meanwhile go along with the next ones, so that
+    /// the interval bounds the requests.
     async fn put_entries(&mut self) -> Result<(), Failed> {
-        loop {
+        let until = self.applied.borrow().index();
+        while self.next <= until {
             let entries = match self.group.entries(self.next, SEGMENT_BYTES).await {
                 // The next boundary holds what these entries did.
                 Err(EntriesError::Purged { from, first }) => {
@@ -203,6 +205,7 @@ impl Tenure {
             self.is_archived_to(last);
             self.later();
         }
+        Ok(())
     }
 
     /// Archives the pages that have changed.
