@@ -47,6 +47,8 @@ pub struct Archive {
     pub boundary: Duration,
     /// How long states of the database can be restored; `None` for ever.
     pub keep: Option<Duration>,
+    /// How late the archive may be while the archiver is [ready](crate::Node::not_ready); `None` for any time.
+    pub ready_lag: Option<Duration>,
     /// How the archive is kept tidy. For simulations.
     #[doc(hidden)]
     pub tidying: Tidying,
@@ -63,6 +65,7 @@ impl Archive {
             interval: INTERVAL_DEFAULT,
             boundary: BOUNDARY_DEFAULT,
             keep: None,
+            ready_lag: None,
             tidying: Tidying::default(),
             sizes: Sizes::default(),
         }
@@ -88,6 +91,13 @@ impl Archive {
         self.keep = keep;
         self
     }
+
+    /// Sets how late the archive may be while the archiver is ready.
+    #[must_use]
+    pub fn with_ready_lag(mut self, ready_lag: Option<Duration>) -> Self {
+        self.ready_lag = ready_lag;
+        self
+    }
 }
 
 impl fmt::Debug for Archive {
@@ -101,9 +111,9 @@ impl fmt::Debug for Archive {
 
 impl PartialEq for Archive {
     fn eq(&self, other: &Self) -> bool {
-        let Self { objects, interval, boundary, keep, tidying, sizes } = self;
+        let Self { objects, interval, boundary, keep, ready_lag, tidying, sizes } = self;
         let is_same_store = Arc::ptr_eq(objects, &other.objects);
-        let of_other = (other.interval, other.boundary, other.keep, other.tidying, other.sizes);
-        is_same_store && (*interval, *boundary, *keep, *tidying, *sizes) == of_other
+        let of_other = (other.interval, other.boundary, other.keep, other.ready_lag, other.tidying, other.sizes);
+        is_same_store && (*interval, *boundary, *keep, *ready_lag, *tidying, *sizes) == of_other
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use quorate_consensus::{Blocked, MemberStatus};
 use quorate_model::StoreFault;
 
-use crate::status::Status;
+use crate::status::{ArchiveStatus, Status};
 
 /// The largest number of known but unapplied entries with which a node is still ready: about one second of the highest
 /// load.
@@ -83,10 +83,28 @@ pub enum NotReady {
         /// The number of entries that it lacks.
         entries: u64,
     },
+    /// The node is the archiver, and what waits to be archived has waited for longer than is allowed.
+    #[error("the archive is {} s late: {why}", .lag.as_secs())]
+    ArchiveLate {
+        /// For how long it has waited.
+        lag: Duration,
+        /// The last failure, or that there was none.
+        why: String,
+    },
+}
+
+/// For how long something may last that does not make a node unready.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    /// How long a member that can be reached is silent at most.
+    pub(crate) silence: Duration,
+    /// How late the archive may be; `None` for any time.
+    pub(crate) archive_lag: Option<Duration>,
 }
 
 /// Returns the reasons that follow from a node's status.
-pub(crate) fn not_ready(status: &Status, silence_max: Duration) -> Vec<NotReady> {
+pub(crate) fn not_ready(status: &Status, patience: Patience) -> Vec<NotReady> {
+    let silence_max = patience.silence;
     if let Some(why) = &status.stopped {
         return vec![NotReady::Ended(why.clone())];
     }
@@ -107,7 +125,14 @@ pub(crate) fn not_ready(status: &Status, silence_max: Duration) -> Vec<NotReady>
     } else if entries > BEHIND_MAX {
         reasons.push(NotReady::Behind { entries });
     }
+    reasons.extend(status.archive.as_ref().and_then(|archive| late(archive, patience.archive_lag?)));
     reasons
+}
+
+/// Returns the reason if the archive is later than it may be.
+fn late(archive: &ArchiveStatus, lag_max: Duration) -> Option<NotReady> {
+    let why = || archive.failure.clone().unwrap_or_else(|| "no request has failed, but the store is slow".to_owned());
+    (archive.lag > lag_max).then(|| NotReady::ArchiveLate { lag: archive.lag, why: why() })
 }
 
 /// Returns the reason if the node has no usable leader. Only the leader's own messages prove that it leads this node;
@@ -187,7 +212,7 @@ mod tests {
     fn reasons(change: impl FnOnce(&mut Status)) -> Vec<NotReady> {
         let mut status = healthy();
         change(&mut status);
-        not_ready(&status, SILENCE_MAX)
+        not_ready(&status, Patience { silence: SILENCE_MAX, archive_lag: Some(LONG) })
     }
 
     #[test]
@@ -259,6 +284,17 @@ mod tests {
             status.committed_index = status.applied.index;
         };
         assert_eq!(reasons(lags), behind);
+    }
+
+    #[test]
+    fn an_archiver_whose_archive_is_late_is_not_ready() {
+        let late = |lag| {
+            let failure = Some("the bucket is gone".to_owned());
+            reasons(|status| status.archive = Some(ArchiveStatus { lag, failure, ..ArchiveStatus::default() }))
+        };
+        assert_eq!(late(LONG), []);
+        let lag = LONG + Duration::from_secs(1);
+        assert_eq!(late(lag), [NotReady::ArchiveLate { lag, why: "the bucket is gone".to_owned() }]);
     }
 
     #[test]

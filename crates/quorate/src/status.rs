@@ -51,7 +51,7 @@ pub struct Status {
 }
 
 /// How far an archive has come.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ArchiveStatus {
     /// The last entry up to which everything is archived.
     pub archived_index: u64,

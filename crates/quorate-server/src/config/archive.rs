@@ -34,6 +34,8 @@ pub struct ArchiveConfig {
     pub boundary: Duration,
     /// How long states can be restored; `None` for ever.
     pub keep_for: Option<Duration>,
+    /// How late the archive may be while the archiver is ready; `None` for any time.
+    pub ready_lag: Option<Duration>,
     /// When a restore is rehearsed; `None` for never.
     pub rehearse: Option<String>,
     /// The recipients that the archive is encrypted to.
@@ -58,6 +60,7 @@ impl Default for ArchiveConfig {
             interval,
             boundary,
             keep_for: None,
+            ready_lag: None,
             rehearse: None,
             recipients: Vec::new(),
             identity_file: None,
@@ -78,7 +81,8 @@ impl ArchiveConfig {
     pub fn open(&self) -> Result<Option<Archive>, Error> {
         let Some(url) = &self.url else { return Ok(None) };
         let archive = Archive::new(self.objects(url)?);
-        Ok(Some(archive.with_interval(self.interval).with_boundary(self.boundary).with_keep(self.keep_for)))
+        let archive = archive.with_interval(self.interval).with_boundary(self.boundary);
+        Ok(Some(archive.with_keep(self.keep_for).with_ready_lag(self.ready_lag)))
     }
 
     /// Opens a store with an archive.
@@ -201,6 +205,14 @@ impl ArchiveConfig {
             )
             .example("\"7 d\""),
             Key::new(
+                "archive.ready_lag",
+                "How late the archive may be while /ready of the archiver says that it is ready. If not set, that does \
+                 not depend on the archive.",
+                |archive: &mut Self, given| given.time().map(|lag| archive.ready_lag = Some(lag)),
+                |archive| archive.ready_lag.map_or(Shown::Nothing, time),
+            )
+            .example("\"60 s\""),
+            Key::new(
                 "archive.rehearse",
                 "When the archiver rehearses a restore, as a cron expression in UTC: it restores the current state \
                  below data_dir, compares each table with those of all nodes, and removes it. If not set, never.",
@@ -208,6 +220,16 @@ impl ArchiveConfig {
                 |archive| archive.rehearse.clone().into(),
             )
             .example("\"30 3 * * 0\""),
+        ]
+        .into_iter()
+        .chain(Self::access_keys())
+        .chain(Self::restore_keys())
+        .collect()
+    }
+
+    /// Returns the keys about who may read.
+    fn access_keys() -> [Key<Self>; 3] {
+        [
             Key::new(
                 "archive.recipients",
                 "Encrypt the archive with age, to these recipients: public keys that `age-keygen` shows. Stock \
@@ -233,9 +255,6 @@ impl ArchiveConfig {
             )
             .example("\"store.env\""),
         ]
-        .into_iter()
-        .chain(Self::restore_keys())
-        .collect()
     }
 
     /// Returns the keys about the first state.

@@ -28,7 +28,7 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::level::Level;
 use crate::metrics::{Metrics, NodeMetrics};
-use crate::readiness::{NotReady, not_ready};
+use crate::readiness::{NotReady, Patience, not_ready};
 use crate::status::Status;
 use crate::submitter::{Archived, Attempt, NotDone, ReadAnswer, ReadRequest};
 use crate::users::Logins;
@@ -72,6 +72,8 @@ pub(crate) struct Gateway {
     pub(super) data_dir: PathBuf,
     /// How far the archiver of this node has come.
     pub(crate) archive: Arc<ArchiveState>,
+    /// How late the archive may be while this node is ready.
+    archive_lag_max: Option<Duration>,
     /// What this node knows of the archive, and those who wait for it here.
     pub(super) archived: Archived,
     since: Instant,
@@ -117,6 +119,7 @@ impl Gateway {
             is_stopping,
             data_dir: config.data_dir.clone(),
             archive: Arc::default(),
+            archive_lag_max: config.archive.as_ref().and_then(|archive| archive.ready_lag),
             archived: Archived::default(),
             since,
         }
@@ -333,7 +336,8 @@ impl Gateway {
     }
 
     fn reasons(&self, status: &Status) -> Vec<NotReady> {
-        let mut reasons = not_ready(status, self.consensus.silence_max());
+        let patience = Patience { silence: self.consensus.silence_max(), archive_lag: self.archive_lag_max };
+        let mut reasons = not_ready(status, patience);
         reasons.extend(self.store.fault().map(NotReady::Store));
         if self.consensus.is_log_full() {
             reasons.push(NotReady::LogFull);
