@@ -35,8 +35,14 @@ pub struct ArchiveArgs {
 #[derive(Debug, Subcommand)]
 enum ArchiveCommand {
     /// Show the clusters that are archived at a place, and which states of each can be restored
+    #[command(after_help = "Examples:
+  quorate archive list 's3://my-bucket/quorate?region=eu-central-1'
+  quorate archive list file:///mnt/archive --json")]
     List(ListArgs),
     /// Show what each archive at a place holds: its archiver, its generations, its objects and their size
+    #[command(after_help = "Examples:
+  quorate archive status 's3://my-bucket/quorate?region=eu-central-1'
+  quorate archive status file:///mnt/archive --json")]
     Status(ListArgs),
     /// Give up the states of an archive that are older than a time, and delete what only they need
     Prune(PruneArgs),
@@ -47,9 +53,6 @@ enum ArchiveCommand {
 }
 
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  quorate archive list 's3://my-bucket/quorate?region=eu-central-1'
-  quorate archive list file:///mnt/archive --json")]
 struct ListArgs {
     #[command(flatten)]
     store: SealedArgs,
