@@ -47,7 +47,7 @@ pub struct Archive {
     pub boundary: Duration,
     /// How long states of the database can be restored; `None` for ever.
     pub keep: Option<Duration>,
-    /// How late the archive may be while the archiver is [ready](crate::Node::not_ready); `None` for any time.
+    /// How late the archive may be while the archiver is ready; `None` for any time.
     pub ready_lag: Option<Duration>,
     /// How the archive is kept tidy. For simulations.
     #[doc(hidden)]
