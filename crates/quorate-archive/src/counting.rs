@@ -10,7 +10,7 @@ use quorate_env::metrics::Counter;
 
 use crate::objects::{Answer, Folders, Listed, Object, Objects, Upload, Version};
 
-/// What was asked of a store: requests by their kind, repeated ones of the store's own not among them.
+/// Counts the requests to a store by their kind. Requests that the client of the store repeats by itself count once.
 #[derive(Clone, Debug, Default)]
 pub struct Requests {
     /// To create an object.

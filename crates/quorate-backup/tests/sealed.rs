@@ -94,7 +94,7 @@ proptest! {
             let written = content(length);
             sealed(&memory).create("a", written.clone(), None).await.unwrap();
             let mut changed = stored(&memory, "a").await.to_vec();
-            // A change of the first line makes it a file that is not of age, which is not read as what was written.
+            // If the first line changes, the object is no file of age: it is read as it is, not as it was written.
             let at = at.index(changed.len());
             changed[at] ^= 1;
             put(&memory, "a", changed.into()).await;
@@ -119,7 +119,7 @@ async fn an_upload_in_pieces_is_one_object() {
     assert_no_trace(&stored(&memory, "a").await, &written);
 }
 
-/// No 32 bytes of what was written are stored.
+/// Checks that the stored bytes do not contain the first 32 plain bytes.
 fn assert_no_trace(stored: &[u8], written: &[u8]) {
     let piece = &written[..32];
     assert!(!stored.windows(piece.len()).any(|window| window == piece));

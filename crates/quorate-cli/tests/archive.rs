@@ -252,7 +252,7 @@ fn servers_restore_their_first_state_once_even_if_they_are_killed_meanwhile() {
         |name: &str| std::fs::read_to_string(servers.dir.path().join(name).join("CLUSTER")).unwrap_or_default();
     wait_until("all belong to it", || names.iter().all(|name| !cluster(name).is_empty()));
 
-    // The keys stay, and every node is killed: what was written since is there.
+    // The keys stay in the configuration, and all nodes are killed. The writes since the restore survive.
     let before = cluster("a");
     for name in names {
         servers.stop(name, Signal::KILL);

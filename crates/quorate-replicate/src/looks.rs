@@ -42,7 +42,7 @@ struct State {
 }
 
 impl Behind {
-    /// Goes on from what was known before.
+    /// Continues with the lag that a former worker of this database has shown.
     pub fn from(status: &Status) -> Self {
         let Status { behind_since: since, behind_bytes: bytes, looked_at, .. } = *status;
         Self(Arc::new(Mutex::new(State { since, bytes, looked_at, is_taken: false })))

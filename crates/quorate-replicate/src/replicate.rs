@@ -88,7 +88,7 @@ pub struct Status {
     pub boundary: u64,
     /// Its time, in milliseconds since 1970.
     pub time: i64,
-    /// The number of the generation that it is in; 0 if there is none.
+    /// The number of the generation that holds the last boundary; 0 if there is none.
     pub generation: u32,
     /// How many boundaries were archived since the start, and how many bytes.
     pub boundaries: u64,

@@ -48,11 +48,11 @@ pub(crate) fn bounds() -> [f64; BOUNDS_MICROS.len()] {
 pub struct Sample {
     /// Names and values of its labels.
     pub labels: Vec<(&'static str, String)>,
-    /// What was measured.
+    /// Its value.
     pub value: Value,
 }
 
-/// What was measured.
+/// The value of a measurement.
 #[derive(Clone, Debug)]
 pub enum Value {
     /// A count.

@@ -1,4 +1,4 @@
-//! Restores what was archived under kills, and compares each state with what was written.
+//! Archives a cluster whose nodes are killed, restores many states, and compares each with a model.
 //!
 //! One writer changes a table, each change in an entry of its own. It knows the position of each: what it lost the
 //! answer of, it sends again with its key. Meanwhile nodes are killed by SIGKILL, one after another, so the archiver
@@ -99,8 +99,7 @@ pub async fn run(args: ArchiveArgs) -> Result<Verdict> {
     Ok(Verdict::new(text, differences.is_empty() && boundaries > 0))
 }
 
-/// Writes while nodes are killed, and waits until everything is archived. Returns what was written, and how often a
-/// node was killed.
+/// Writes while nodes are killed, and waits until everything is archived. Returns the changes, and the number of kills.
 async fn write_under_kills(args: &ArchiveArgs, place: &Path) -> Result<(Written, u64)> {
     let at = Place { dir: place.to_owned(), boundary: Some(BOUNDARY) };
     let cluster = Cluster::archiving(&args.options, at).await?;
@@ -193,7 +192,7 @@ impl Change {
     }
 }
 
-/// The comparison of restored states with what was written.
+/// Compares restored states with the model: the changes, applied in order.
 struct Comparison {
     archive: PathBuf,
     objects: Arc<dyn Objects>,

@@ -1,11 +1,12 @@
-//! Gives up old states of an archive by hand: of a cluster that is gone, whose archiver does it no more, or beside a
-//! living archiver.
+//! Deletes old states of an archive when an operator asks for it: the cluster may be gone, or its archiver may be at
+//! work.
 //!
-//! It decides by the rules of the archiver ([`retained`]), and only takes out of the manifest.
+//! The rules are those of the archiver ([`retained`]). Files are only removed from the manifest, and none is added.
 //!
 //! Invariants:
-//! - The manifest is replaced under the token of its archiver, and only as it was read. So an archiver that changed it
-//!   meanwhile wins, and one that lives is not fenced: it goes on with what is left.
+//! - The manifest keeps the token of its archiver, and is replaced only if it is still the version that was read. If
+//!   the archiver has replaced it since, this begins again. The archiver is not fenced: it reads the new manifest, and
+//!   continues with the files in it.
 //! - Nothing is deleted that an archiver may list again.
 
 use std::collections::BTreeSet;
@@ -21,12 +22,12 @@ use crate::keys::Keys;
 use crate::manifest::Manifest;
 use crate::objects::{Listed, Objects};
 
-/// What is given up, or would be.
+/// What was deleted, or would be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pruned {
     /// The objects, sorted by their keys.
     pub objects: Vec<Listed>,
-    /// What is left.
+    /// The manifest afterwards.
     pub manifest: Manifest,
 }
 
@@ -43,8 +44,8 @@ impl Pruned {
 /// # Errors
 ///
 /// Returns [`ArchiveError::Missing`] if the cluster has no archive, and [`ArchiveError::Changed`] if its archiver has
-/// changed the manifest again and again. What a broken call has not deleted, the next one does not find: only objects
-/// that the manifest lists, or segments, are found.
+/// changed the manifest again and again. If the call is interrupted, files that are no longer in the manifest may stay
+/// in the store; the next call does not find them.
 pub async fn prune(
     env: &Env,
     objects: &Arc<dyn Objects>,

@@ -222,7 +222,7 @@ struct Sealing {
     key: String,
     upload: Box<dyn Upload>,
     writer: StreamWriter<Buffer>,
-    /// What was encrypted, and not passed on yet.
+    /// The encrypted bytes that the upload does not have yet.
     sealed: Buffer,
 }
 

@@ -40,7 +40,7 @@ pub struct ArchiveConfig {
     pub rehearse: Option<String>,
     /// The recipients that the archive is encrypted to.
     pub recipients: Vec<String>,
-    /// The file with the identity of one of them, which reads what was archived.
+    /// The file with the identity of one recipient. The archiver decrypts with it.
     pub identity_file: Option<PathBuf>,
     /// The file with the credentials of the stores.
     pub credentials_file: Option<PathBuf>,
