@@ -1,13 +1,16 @@
 //! Reads LTX files out of a store, piece by piece, with the next pieces on their way.
 //!
-//! Invariant: memory is bounded by [`AHEAD`] pieces of each file that is being read, its index, and a page.
+//! Invariants:
+//! - Memory is bounded by [`AHEAD`] pieces of each file that is being read, its index, and a page.
+//! - A [patient](Patience) reader bears an outage of the store within its bound, and continues where it was.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use quorate_env::{Env, JoinHandle};
+use quorate_env::{Env, Instant, JoinHandle, sleep};
 
 use crate::error::ArchiveError;
 use crate::ltx::{Feed, Reader};
@@ -19,10 +22,49 @@ const PIECE_BYTES: u64 = 4 << 20;
 /// How many pieces of a file are asked for before they are needed.
 const AHEAD: usize = 4;
 
+/// How long a restore bears that the store does not answer: it may have read for an hour already.
+const OUTAGE_MAX: Duration = Duration::from_secs(600);
+
+/// The pauses between its attempts: the first, and the longest.
+const PAUSE_FIRST: Duration = Duration::from_secs(1);
+const PAUSE_LONGEST: Duration = Duration::from_secs(30);
+
+/// What a reader does when a request fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// It fails too: whoever has begun the work begins it anew.
+    Brief,
+    /// It tries again for [`OUTAGE_MAX`], if that may help.
+    Long,
+}
+
+impl Patience {
+    /// Reads an object or a range of it; returns `None` if there is no such object.
+    async fn read(
+        self,
+        objects: &dyn Objects,
+        key: &str,
+        range: Option<Range<u64>>,
+    ) -> Result<Option<Object>, ObjectsError> {
+        let (begun, mut pause) = (Instant::now(), PAUSE_FIRST);
+        loop {
+            match objects.read(key, range.clone()).await {
+                Err(error) if self == Self::Long && error.is_retryable && begun.elapsed() < OUTAGE_MAX => {
+                    tracing::warn!(event = "restore_waits", %error, "the store does not answer; the restore waits");
+                    sleep(pause).await;
+                    pause = PAUSE_LONGEST.min(pause.saturating_mul(2));
+                }
+                done => return done,
+            }
+        }
+    }
+}
+
 /// A file that is being read.
 pub(crate) struct Reading {
     env: Env,
     objects: Arc<dyn Objects>,
+    patience: Patience,
     key: String,
     feed: Feed,
     /// The offset of the next piece that is to be asked for, once the length is known.
@@ -44,13 +86,14 @@ impl Reading {
     pub async fn open(
         env: &Env,
         objects: &Arc<dyn Objects>,
-        key: &str,
-        length: Option<u64>,
+        patience: Patience,
+        (key, length): (&str, Option<u64>),
     ) -> Result<(Self, Reader<Feed>), ArchiveError> {
         let feed = Feed::default();
         let mut reading = Self {
             env: env.clone(),
             objects: Arc::clone(objects),
+            patience,
             key: key.to_owned(),
             feed: feed.clone(),
             next: 0,
@@ -113,14 +156,15 @@ impl Reading {
             let range = self.next..self.next.saturating_add(PIECE_BYTES);
             self.next = range.end;
             let (objects, key, asked) = (Arc::clone(&self.objects), self.key.clone(), range.clone());
-            let task = self.env.spawn(async move { objects.read(&key, Some(asked)).await });
+            let patience = self.patience;
+            let task = self.env.spawn(async move { patience.read(&*objects, &key, Some(asked)).await });
             self.coming.push_back(Coming { range, task });
         }
     }
 }
 
-/// Reads a whole object.
+/// Reads a whole object, patiently.
 pub(crate) async fn whole(objects: &dyn Objects, key: &str) -> Result<Bytes, ArchiveError> {
-    let object = objects.read(key, None).await?;
+    let object = Patience::Long.read(objects, key, None).await?;
     object.map(|object| object.bytes).ok_or_else(|| ArchiveError::Missing(format!("the object '{key}' is gone")))
 }

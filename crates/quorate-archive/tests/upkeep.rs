@@ -6,7 +6,7 @@ mod careless;
 mod model;
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use careless::Careless;
@@ -60,6 +60,26 @@ fn the_boundary_after_a_gap_stays_when_files_are_merged() {
         for index in (0..=30).filter(|index| *index != 4) {
             alone.check(index).await;
         }
+    });
+}
+
+/// A restore that has begun does not begin again because the store was away for a moment.
+#[test]
+fn a_restore_outlasts_an_outage_of_the_store() {
+    block_on(async {
+        let mut alone = Alone::start().await;
+        alone.put_boundary().await;
+        alone.change();
+        alone.put_entry(1).await;
+        let refused = Arc::new(Mutex::new(BTreeSet::new()));
+        let seen = Arc::clone(&refused);
+        alone.memory.set_troubles(move |verb, key| {
+            let is_content = verb == Verb::Read && !key.ends_with(".json");
+            Trouble { is_refused: is_content && seen.lock().unwrap().insert(key.to_owned()), ..Trouble::default() }
+        });
+        alone.check(1).await;
+        let refused = refused.lock().unwrap();
+        assert_eq!(refused.len(), 2, "the snapshot and the segment: {refused:?}");
     });
 }
 

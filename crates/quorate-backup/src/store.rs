@@ -42,6 +42,12 @@ const CHUNK_BYTES: u64 = 8 << 20;
 pub const OBJECTS_MAX: usize = 100_000;
 /// How long one request may take.
 const REQUEST_MAX: Duration = Duration::from_secs(120);
+/// How long one request of an archive with a short body may take, and the number of its retries. One that fails is soon
+/// told of, and the archiver tries again.
+const SHORT_REQUEST_MAX: Duration = Duration::from_secs(20);
+const SHORT_RETRIES_MAX: usize = 2;
+/// The longest body that counts as short.
+const SHORT_BYTES_MAX: u64 = 8 << 20;
 /// How long a connection may take to be made.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 /// The number of retries of a request that failed in a way that may pass.
@@ -55,8 +61,12 @@ pub const OPERATION_MAX: Duration = Duration::from_secs(300);
 #[derive(Clone)]
 pub struct Store {
     inner: Arc<dyn ObjectStore>,
+    /// The same, for requests with short bodies.
+    short: Arc<dyn ObjectStore>,
     prefix: Path,
     location: Arc<Location>,
+    /// The number of the directory in its file system, if the location is one.
+    inode: Option<u64>,
 }
 
 /// An object at a location.
@@ -86,8 +96,10 @@ impl Store {
     ///
     /// See [`Store::open`].
     pub fn open_with(location: &Location, credentials: &[(String, String)]) -> Result<Self, Error> {
-        let (inner, prefix) = build::build(location, credentials)?;
-        Ok(Self { inner, prefix, location: Arc::new(location.clone()) })
+        let (inner, prefix) = build::build(location, credentials, (REQUEST_MAX, RETRIES_MAX))?;
+        let (short, _) = build::build(location, credentials, (SHORT_REQUEST_MAX, SHORT_RETRIES_MAX))?;
+        let inode = build::inode(location).map_err(Error::disk(&location.dir))?;
+        Ok(Self { inner, short, prefix, location: Arc::new(location.clone()), inode })
     }
 
     /// Returns a place below this one; `name` is of letters, digits, and `.`, `_`, `-`, `=` and `/`. Messages name the
@@ -202,6 +214,19 @@ impl Store {
         parts.fold(self.prefix.clone(), |path, part| path.join(part))
     }
 
+    /// Checks that a directory is still the one that was opened: where its disk is not mounted any more, objects would
+    /// land on another disk. The number of the disk does not count, because it may change with a mount.
+    fn check_dir(&self) -> Result<(), Cause> {
+        if self.inode.is_none() {
+            return Ok(());
+        }
+        match build::inode(&self.location) {
+            Ok(found) if found == self.inode => Ok(()),
+            Ok(_) => Err("the directory was replaced by another one; see whether its disk is mounted".into()),
+            Err(error) => Err(Cause::context("the directory is gone", error)),
+        }
+    }
+
     /// Runs an operation within [`OPERATION_MAX`].
     async fn bounded<T>(
         &self,
@@ -209,6 +234,9 @@ impl Store {
         operation: impl Future<Output = object_store::Result<T>>,
     ) -> Result<T, Error> {
         let location = self.location.to_string();
+        if let Err(source) = self.check_dir() {
+            return Err(Error::Request { location, what: what(), is_retryable: true, source });
+        }
         match timeout(OPERATION_MAX, operation).await {
             Ok(Ok(done)) => Ok(done),
             Ok(Err(error)) => Err(Error::Request {

@@ -78,6 +78,39 @@ async fn a_directory_keeps_the_promises_of_a_store() {
     keeps_its_promises(Arc::new(Store::open(&Location::dir(dir.path()).unwrap(), None).unwrap())).await;
 }
 
+/// Where a disk is not mounted any more, an archive must not begin anew on the disk below.
+#[tokio::test]
+async fn a_directory_that_was_replaced_takes_nothing_until_it_is_back() {
+    let (dir, bytes) = (tempfile::tempdir().unwrap(), Bytes::from_static(b"one"));
+    let (mounted, away) = (dir.path().join("mounted"), dir.path().join("away"));
+    std::fs::create_dir(&mounted).unwrap();
+    let store = Store::open(&Location::dir(&mounted).unwrap(), None).unwrap();
+    let objects: &dyn Objects = &store;
+    let version = objects.create("0c/archive.json", bytes.clone(), None).await.unwrap().unwrap();
+
+    std::fs::rename(&mounted, &away).unwrap();
+    for is_replaced in [false, true] {
+        if is_replaced {
+            std::fs::create_dir(&mounted).unwrap();
+        }
+        let created = objects.create("0c/entries/1", bytes.clone(), None).await.unwrap_err();
+        let told = if is_replaced { "see whether its disk is mounted" } else { "the directory is gone" };
+        assert!(created.is_retryable && created.to_string().contains(told), "{created}");
+        assert!(objects.replace("0c/archive.json", bytes.clone(), &version).await.unwrap_err().is_retryable);
+        assert!(objects.read("0c/archive.json", None).await.unwrap_err().is_retryable, "it is not missing");
+        let mut upload = objects.upload("0c/long", None).await.unwrap();
+        upload.write(bytes.clone()).await.unwrap();
+        assert!(upload.finish().await.is_err());
+        assert!(store.put("backup", bytes.clone()).await.is_err());
+    }
+    assert_eq!(std::fs::read_dir(&mounted).unwrap().count(), 0);
+
+    std::fs::remove_dir(&mounted).unwrap();
+    std::fs::rename(&away, &mounted).unwrap();
+    objects.create("0c/entries/1", bytes.clone(), None).await.unwrap().unwrap();
+    assert_eq!(objects.read("0c/archive.json", None).await.unwrap().unwrap().bytes, bytes);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_store_in_memory_keeps_the_promises_of_a_store() {
     keeps_its_promises(Arc::new(Memory::new())).await;

@@ -15,13 +15,10 @@ use std::path::Path;
 
 use rustix::process::Signal;
 use serde_json::Value;
+use support::s3::{IDENTITY, RECIPIENT};
 use support::servers::Servers;
 use support::{Dev, failed, plain_sqlite, quorate, signal, succeeded, wait_until};
 use tempfile::TempDir;
-
-/// An identity of age, and its recipient. They protect nothing.
-const IDENTITY: &str = "AGE-SECRET-KEY-1GFPYYSJZGFPYYSJZGFPYYSJZGFPYYSJZGFPYYSJZGFPYYSJZGFPQ4EGAEX";
-const RECIPIENT: &str = "age1zvkyg2lqzraa2lnjvqej32nkuu0ues2s82hzrye869xeexvn73equnujwj";
 
 /// A cluster with an archive.
 struct Archived {

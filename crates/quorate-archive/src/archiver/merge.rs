@@ -9,7 +9,7 @@ use super::{Archiver, Note};
 use crate::error::ArchiveError;
 use crate::ltx::{Feed, FileName, Header, Level, Merge, Txids, Writer};
 use crate::manifest::File;
-use crate::reading::Reading;
+use crate::reading::{Patience, Reading};
 
 /// A merge that goes on as long as its inputs have arrived. Its methods block.
 struct Merging {
@@ -39,7 +39,8 @@ impl Archiver {
         for input in inputs {
             let (level, name) = input.name().ok_or_else(invalid)?;
             let key = self.keys.file(generation, level, name);
-            let (reading, reader) = Reading::open(&self.env, &self.objects, &key, Some(input.length)).await?;
+            let (reading, reader) =
+                Reading::open(&self.env, &self.objects, Patience::Brief, (&key, Some(input.length))).await?;
             readings.push(reading);
             readers.push(reader);
         }

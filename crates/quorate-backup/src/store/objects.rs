@@ -11,7 +11,8 @@ use chrono::{DateTime, SecondsFormat};
 use futures_util::TryStreamExt as _;
 use object_store::path::Path;
 use object_store::{
-    Attribute, Attributes, GetOptions, GetRange, PutMode, PutMultipartOptions, PutOptions, PutResult, UpdateVersion,
+    Attribute, Attributes, GetOptions, GetRange, ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutResult,
+    UpdateVersion,
 };
 use quorate_archive::Objects;
 use quorate_archive::objects::{Answer, Folders, Listed, Object, ObjectsError, Upload, Version};
@@ -19,7 +20,7 @@ use quorate_env::disk::DirLock;
 use quorate_env::{Cause, Env};
 
 use super::location::Kind;
-use super::{OBJECTS_MAX, PART_BYTES, Store};
+use super::{OBJECTS_MAX, PART_BYTES, SHORT_BYTES_MAX, Store};
 use crate::error::Error;
 
 /// Where Litestream looks for the time of a file.
@@ -60,12 +61,13 @@ impl Objects for Store {
     fn read<'a>(&'a self, key: &'a str, range: Option<Range<u64>>) -> Answer<'a, Option<Object>> {
         Box::pin(async move {
             let path = self.path(key);
+            let is_short = range.as_ref().is_some_and(|range| is_short(range.end.saturating_sub(range.start)));
             // Stores refuse an empty range.
             let is_empty = range.as_ref().is_some_and(Range::is_empty);
             let range = range.filter(|range| !range.is_empty()).map(GetRange::Bounded);
             let options = GetOptions { range, head: is_empty, ..GetOptions::default() };
             let get = async {
-                let got = match self.inner.get_opts(&path, options).await {
+                let got = match self.with_time_for(is_short).get_opts(&path, options).await {
                     Err(object_store::Error::NotFound { .. }) => return Ok(None),
                     got => got?,
                 };
@@ -132,8 +134,9 @@ impl Store {
     ) -> Result<Option<Version>, ObjectsError> {
         let path = self.path(key);
         let is_update = matches!(options.mode, PutMode::Update(_));
+        let is_short = is_short(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
         let put = async {
-            match self.inner.put_opts(&path, bytes.into(), options).await {
+            match self.with_time_for(is_short).put_opts(&path, bytes.into(), options).await {
                 Ok(PutResult { e_tag, version, .. }) => Ok(Some(to_text(e_tag, version))),
                 Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => Ok(None),
                 Err(object_store::Error::NotFound { .. }) if is_update => Ok(None),
@@ -141,6 +144,11 @@ impl Store {
             }
         };
         self.bounded(|| format!("{verb} '{key}'"), put).await.map_err(failed)
+    }
+
+    /// Returns the store with the time-out for short bodies, or for all.
+    fn with_time_for(&self, is_short: bool) -> &dyn ObjectStore {
+        if is_short { &*self.short } else { &*self.inner }
     }
 
     /// Locks the folder of an object in a directory, against all other processes.
@@ -222,6 +230,10 @@ impl Upload for Pieces {
     fn finish<'a>(self: Box<Self>) -> Answer<'a, ()> {
         Box::pin(self.end())
     }
+}
+
+fn is_short(bytes: u64) -> bool {
+    bytes <= SHORT_BYTES_MAX
 }
 
 fn failed(error: Error) -> ObjectsError {

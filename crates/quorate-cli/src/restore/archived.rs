@@ -11,18 +11,21 @@ use quorate::types::ClusterId;
 use quorate_backup::states;
 use quorate_env::Env;
 use quorate_replicate::Restored;
+use quorate_server::{LogConfig, LogLevel};
 use quorate_shell::format::size;
 use serde_json::json;
 
 use super::{Place, RestoreArgs, Scratch, cluster, failure, into_node};
 use crate::error::{Error, Result};
-use crate::output;
 use crate::progress::Line;
+use crate::{log, output};
 
 /// Restores the state that `at` names, or says what would be read.
 pub async fn run(args: &RestoreArgs, at: &str, begun: Instant) -> Result<()> {
     let url = args.source.to_str().ok_or_else(|| Error::new("the URL of the archive is not UTF-8"))?;
     let objects = args.store.open(url)?;
+    // A restore that waits for the store says so.
+    log::begin(LogConfig { level: LogLevel::Warn, ..LogConfig::default() })?;
     let mut options = FetchOptions::default();
     options.target = Some(states::target(at).map_err(Error::of)?);
     options.cluster = args.cluster.as_deref().map(cluster).transpose()?;

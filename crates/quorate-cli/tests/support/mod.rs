@@ -2,7 +2,10 @@
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+pub mod faulty;
+pub mod s3;
 pub mod servers;
+pub mod terminal;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -12,8 +15,6 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
-
-pub mod terminal;
 
 pub const QUORATE: &str = env!("CARGO_BIN_EXE_quorate");
 /// A script that becomes `quorate dev`.

@@ -98,6 +98,8 @@ impl Tenure {
             is_tidy: false,
         };
         if end.is_none() {
+            // Nothing is archived before the first boundary is, which may take minutes.
+            tenure.state.update(|progress| progress.behind_since = Some(now));
             tenure.put_boundary().await?;
         }
         tracing::info!(event = "archiving", next = tenure.next, "this node archives");
