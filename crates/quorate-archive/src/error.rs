@@ -38,6 +38,9 @@ pub enum ArchiveError {
     /// The store has no archive of this cluster, or the archive does not hold the state that the caller wants.
     #[error("{0}")]
     Missing(String),
+    /// The place holds the archives of several clusters or databases.
+    #[error("there are several archives at this place; name one of {0}")]
+    Several(String),
     /// An object is damaged.
     #[error("the object '{key}' is damaged: {what}")]
     Damaged {
@@ -83,6 +86,7 @@ impl ArchiveError {
             Self::Fenced { .. }
             | Self::Unfit
             | Self::Missing(_)
+            | Self::Several(_)
             | Self::Damaged { .. }
             | Self::Newer { .. }
             | Self::Closed => false,

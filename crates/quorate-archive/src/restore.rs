@@ -72,6 +72,35 @@ pub async fn clusters(objects: &dyn Objects) -> Result<Vec<u128>, ArchiveError> 
     Ok(folders.iter().filter_map(|folder| crate::keys::parse_cluster(folder)).collect())
 }
 
+/// Returns the only cluster that has an archive here, or `None` if there is no archive.
+///
+/// # Errors
+///
+/// Returns [`ArchiveError::Several`] if there are several: none of them is chosen silently.
+pub async fn find_cluster(objects: &dyn Objects) -> Result<Option<u128>, ArchiveError> {
+    match clusters(objects).await?.as_slice() {
+        [] => Ok(None),
+        [cluster] => Ok(Some(*cluster)),
+        several => {
+            let names: Vec<_> = several.iter().map(|cluster| format!("{cluster:032x}")).collect();
+            Err(ArchiveError::Several(names.join(", ")))
+        }
+    }
+}
+
+/// Returns the cluster that was named, or else the only one that has an archive here.
+///
+/// # Errors
+///
+/// Returns [`ArchiveError::Several`] or [`ArchiveError::Missing`] if there is no such choice.
+pub async fn only_cluster(objects: &dyn Objects, named: Option<u128>) -> Result<u128, ArchiveError> {
+    let missing = || ArchiveError::Missing("there is no archive at this place".to_owned());
+    match named {
+        Some(cluster) => Ok(cluster),
+        None => find_cluster(objects).await?.ok_or_else(missing),
+    }
+}
+
 /// Reads the manifest of a cluster's archive; `None` if the cluster has no archive.
 pub async fn manifest(objects: &dyn Objects, cluster: u128) -> Result<Option<Manifest>, ArchiveError> {
     let keys = Keys::new(cluster, objects.litestream_folders());

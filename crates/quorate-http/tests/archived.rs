@@ -69,7 +69,7 @@ impl Archived {
         let objects: Arc<dyn Objects> = Arc::new(self.memory.clone());
         let cluster = only_cluster(&*objects, None).await.unwrap();
         let target = Target::Entry(self.node.status().applied.index);
-        Plan::make(&Env::real(), &objects, cluster.0, target).await.is_ok()
+        Plan::make(&Env::real(), &objects, cluster, target).await.is_ok()
     }
 }
 

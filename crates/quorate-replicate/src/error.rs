@@ -44,9 +44,6 @@ pub enum ReplicateError {
     /// A boundary is still being read.
     #[error("the boundary before is still being read")]
     Busy,
-    /// The place holds the archives of several databases.
-    #[error("there are several archives here: {0}; say which one to use")]
-    Several(String),
     /// The archive can't be written or read.
     #[error(transparent)]
     Archive(#[from] ArchiveError),
@@ -66,7 +63,7 @@ impl ReplicateError {
             Self::Io { source, .. } => source.kind() != io::ErrorKind::NotFound,
             Self::Archive(error) => error.is_retryable(),
             Self::Replaced | Self::Gone | Self::Unsteady | Self::Busy => true,
-            Self::NotWal(_) | Self::Late(_) | Self::Several(_) | Self::Unsound(_) | Self::Closed => false,
+            Self::NotWal(_) | Self::Late(_) | Self::Unsound(_) | Self::Closed => false,
         }
     }
 

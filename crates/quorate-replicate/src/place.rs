@@ -4,7 +4,7 @@
 //! which.
 
 use quorate_archive::Objects;
-use quorate_archive::restore::clusters;
+use quorate_archive::restore::find_cluster;
 use quorate_env::Env;
 
 use crate::error::ReplicateError;
@@ -12,23 +12,11 @@ use crate::error::ReplicateError;
 /// The epoch of archives without a cluster.
 pub const EPOCH: u64 = 1;
 
-/// Returns the only archive of a store, or `None` if it has none.
-pub async fn find(objects: &dyn Objects) -> Result<Option<u128>, ReplicateError> {
-    match clusters(objects).await?.as_slice() {
-        [] => Ok(None),
-        [cluster] => Ok(Some(*cluster)),
-        several => {
-            let names: Vec<_> = several.iter().map(|cluster| format!("{cluster:032x}")).collect();
-            Err(ReplicateError::Several(names.join(", ")))
-        }
-    }
-}
-
 /// Returns the only archive of a store, or a new name if it has none.
 pub async fn find_or_name(env: &Env, objects: &dyn Objects) -> Result<u128, ReplicateError> {
     let mut name = [0; 16];
     env.rng().fill(&mut name);
-    Ok(find(objects).await?.unwrap_or(u128::from_be_bytes(name)))
+    Ok(find_cluster(objects).await?.unwrap_or(u128::from_be_bytes(name)))
 }
 
 /// Returns the time, in milliseconds since 1970.

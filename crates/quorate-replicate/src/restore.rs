@@ -6,14 +6,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use quorate_archive::restore::{Plan, Target};
-use quorate_archive::{ArchiveError, Objects};
+use quorate_archive::Objects;
+use quorate_archive::restore::{Plan, Target, only_cluster};
 use quorate_env::Env;
 use quorate_env::disk::OpenMode;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::error::ReplicateError;
-use crate::place;
 
 /// A database that was restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,11 +39,7 @@ pub async fn restore_pages(
     target: Target,
     path: &Path,
 ) -> Result<Restored, ReplicateError> {
-    let missing = || ArchiveError::Missing("there is no archive here".to_owned());
-    let cluster = match cluster {
-        Some(cluster) => cluster,
-        None => place::find(&**objects).await?.ok_or_else(missing)?,
-    };
+    let cluster = only_cluster(&**objects, cluster).await?;
     let disk = env.disk();
     let failed = ReplicateError::io("write the restored database");
     if disk.exists(path).map_err(&failed)? {

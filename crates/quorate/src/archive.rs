@@ -18,9 +18,9 @@ pub(crate) mod record;
 mod rehearse;
 
 pub(crate) use fetch::fetch_unchecked;
-pub use fetch::{FetchError, FetchOptions, Fetched, fetch, only_cluster};
+pub use fetch::{FetchError, FetchOptions, Fetched, fetch};
 pub use first::FirstState;
-pub use quorate_archive::restore::{Plan, Progress, Target, TellProgress, clusters, manifest};
+pub use quorate_archive::restore::{Plan, Progress, Target, TellProgress, clusters, manifest, only_cluster};
 pub use quorate_archive::{
     ArchiveError, Counting, File, Generation, Manifest, Objects, Pruned, Requests, objects, prune,
 };

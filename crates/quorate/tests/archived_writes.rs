@@ -49,7 +49,7 @@ async fn handles(cluster: &Cluster) -> (Vec<Sql>, Client) {
 async fn has(memory: &Memory, position: Position) -> bool {
     let objects: Arc<dyn Objects> = Arc::new(memory.clone());
     let cluster = quorate::archive::only_cluster(&*objects, None).await.unwrap();
-    Plan::make(&Env::real(), &objects, cluster.0, Target::Entry(position.index)).await.is_ok()
+    Plan::make(&Env::real(), &objects, cluster, Target::Entry(position.index)).await.is_ok()
 }
 
 fn break_store(memory: &Memory) {

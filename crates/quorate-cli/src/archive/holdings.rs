@@ -88,14 +88,14 @@ impl Holdings {
 pub async fn prune(args: &PruneArgs) -> Result<()> {
     let objects = args.store.open_to_change(&args.url, &args.recipient)?;
     let named = args.cluster.as_deref().map(crate::restore::cluster).transpose()?;
-    let cluster = archive::only_cluster(&*objects, named).await.map_err(Error::of)?;
+    let cluster = archive::only_cluster(&*objects, named.map(|named| named.0)).await.map_err(Error::of)?;
     let env = Env::real();
     let now = i64::try_from(env.unix_nanos() / NANOS).unwrap_or(i64::MAX);
-    let pruned = archive::prune(&env, &objects, cluster.0, (now, args.keep_for), args.dry_run).await;
+    let pruned = archive::prune(&env, &objects, cluster, (now, args.keep_for), args.dry_run).await;
     let pruned = pruned.map_err(Error::of)?;
     output::print(&match args.json {
-        true => pruned_json(cluster, &pruned, args.dry_run),
-        false => pruned_text(cluster, &pruned, args.dry_run),
+        true => pruned_json(ClusterId(cluster), &pruned, args.dry_run),
+        false => pruned_text(ClusterId(cluster), &pruned, args.dry_run),
     })
 }
 

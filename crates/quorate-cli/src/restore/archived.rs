@@ -52,9 +52,9 @@ pub async fn run(args: &RestoreArgs, at: &str, begun: Instant) -> Result<()> {
 }
 
 async fn plan(objects: &Arc<dyn Objects>, options: &FetchOptions) -> Result<Plan> {
-    let cluster = archive::only_cluster(&**objects, options.cluster).await.map_err(Error::of)?;
+    let cluster = archive::only_cluster(&**objects, options.cluster.map(|named| named.0)).await.map_err(Error::of)?;
     let target = options.target.unwrap_or(Target::Latest);
-    Plan::make(&Env::real(), objects, cluster.0, target).await.map_err(Error::of)
+    Plan::make(&Env::real(), objects, cluster, target).await.map_err(Error::of)
 }
 
 fn as_text(plan: &Plan) -> String {

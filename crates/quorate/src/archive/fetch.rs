@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use quorate_archive::entries::Segment;
-use quorate_archive::restore::{Plan, Target, TellProgress, clusters};
+use quorate_archive::restore::{Plan, Target, TellProgress, only_cluster};
 use quorate_archive::{ArchiveError, Objects};
 use quorate_consensus::{ClusterId, LoggedEntry};
 use quorate_env::Env;
@@ -61,9 +61,6 @@ pub enum FetchError {
     /// The file can't be made.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The store has several archives, or none.
-    #[error("{0}")]
-    Cluster(String),
 }
 
 impl FetchError {
@@ -72,7 +69,6 @@ impl FetchError {
         match self {
             Self::Archive(error) => error.is_retryable(),
             Self::File(error) => error.is_retryable(),
-            Self::Cluster(_) => false,
         }
     }
 }
@@ -93,7 +89,7 @@ pub async fn fetch(
     if exists {
         return Err(FileError::Exists(file.to_path_buf()).into());
     }
-    let cluster = only_cluster(&**objects, options.cluster).await?;
+    let cluster = ClusterId(only_cluster(&**objects, options.cluster.map(|named| named.0)).await?);
     let partial = PathBuf::from([file.as_os_str(), PARTIAL_SUFFIX.as_ref()].join("".as_ref()));
     let target = options.target.unwrap_or(Target::Latest);
     let (plan, replay) = rebuild(&env, objects, (cluster, target), &partial, options).await?;
@@ -115,7 +111,7 @@ pub(crate) async fn fetch_unchecked(
     file: &Path,
     options: &FetchOptions,
 ) -> Result<Backup, FetchError> {
-    let cluster = only_cluster(&**objects, options.cluster).await?;
+    let cluster = ClusterId(only_cluster(&**objects, options.cluster.map(|named| named.0)).await?);
     let target = options.target.unwrap_or(Target::Latest);
     let (_, replay) = rebuild(env, objects, (cluster, target), file, options).await?;
     blocking(env, move || replay.finish_unchecked()).await
@@ -135,26 +131,6 @@ pub(super) async fn rebuild(
         match follow(env, objects, &plan, file, options).await {
             Err(FetchError::Archive(ArchiveError::Missing(_))) if attempts.next().is_some() => {}
             done => return done.map(|replay| (plan, replay)),
-        }
-    }
-}
-
-/// Returns the cluster that was named, or else the only one whose archive a store has.
-///
-/// # Errors
-///
-/// Returns [`FetchError::Cluster`] if there are several, or none.
-pub async fn only_cluster(objects: &dyn Objects, named: Option<ClusterId>) -> Result<ClusterId, FetchError> {
-    if let Some(cluster) = named {
-        return Ok(cluster);
-    }
-    match clusters(objects).await?.as_slice() {
-        [] => Err(FetchError::Cluster("there is no archive at this place".to_owned())),
-        [cluster] => Ok(ClusterId(*cluster)),
-        several => {
-            let names: Vec<_> = several.iter().map(|cluster| ClusterId(*cluster).to_string()).collect();
-            let names = names.join(", ");
-            Err(FetchError::Cluster(format!("there are archives of several clusters; name one of {names}")))
         }
     }
 }
