@@ -4,6 +4,7 @@
 
 use crate::ltx::{FileName, Level};
 use crate::objects::Folders;
+use crate::replica::Replica;
 
 /// The characters of a number in a key.
 const DIGITS: usize = 16;
@@ -41,13 +42,14 @@ impl Keys {
         format!("{:032x}/{generation:08x}/", self.cluster)
     }
 
+    /// The replica of Litestream that a generation is.
+    pub fn replica(&self, generation: u32) -> Replica {
+        Replica::new(self.generation(generation), self.folders)
+    }
+
     /// What the keys of all files of a level begin with.
     pub fn level(&self, generation: u32, level: Level) -> String {
-        let generation = self.generation(generation);
-        match self.folders {
-            Folders::Flat => format!("{generation}{level}/"),
-            Folders::Nested => format!("{generation}{}/", level.folder()),
-        }
+        self.replica(generation).level(level)
     }
 
     pub fn file(&self, generation: u32, level: Level, name: FileName) -> String {

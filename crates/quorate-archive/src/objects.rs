@@ -43,6 +43,8 @@ pub struct Listed {
     pub key: String,
     /// Its length in bytes.
     pub length: u64,
+    /// When it was stored, in milliseconds since 1970, by the clock of the store; `None` if the store does not tell.
+    pub time: Option<i64>,
 }
 
 /// Where stock Litestream looks for the levels of a replica in this kind of store.

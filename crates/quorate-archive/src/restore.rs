@@ -170,7 +170,7 @@ impl Plan {
     fn choose_segments(&self, listed: Vec<Listed>) -> Vec<SegmentObject> {
         let mut found: Vec<_> = listed
             .into_iter()
-            .filter_map(|Listed { key, length }| {
+            .filter_map(|Listed { key, length, .. }| {
                 let (first, last) = parse_segment(&key)?;
                 Some(SegmentObject { key, first, last, length })
             })
@@ -195,7 +195,7 @@ impl Plan {
     }
 
     /// Fails if the plan does not reach its target.
-    fn check(&self) -> Result<(), ArchiveError> {
+    pub(crate) fn check(&self) -> Result<(), ArchiveError> {
         match self.target {
             Target::Entry(entry) if entry > self.last() => Err(ArchiveError::Missing(format!(
                 "entry {entry} can't be reached: the archive has the entries up to {}, and after a gap may have others",
@@ -207,7 +207,7 @@ impl Plan {
 }
 
 /// Whether a file is a state at or before the target.
-fn is_before(file: &File, target: Target) -> bool {
+pub(crate) fn is_before(file: &File, target: Target) -> bool {
     match target {
         Target::Latest => true,
         Target::Entry(entry) => file.index <= entry,
@@ -239,7 +239,7 @@ async fn list_files(
     let newest = files.iter().map(|file| file.max).max().unwrap_or(0);
     let listed = objects.list(&keys.level(generation.number, Level::CAPTURED)).await?;
     let mut headers = Vec::new();
-    for Listed { key, length } in listed {
+    for Listed { key, length, .. } in listed {
         if parse_file(&key).is_some_and(|name| name.0.max() > newest) {
             let objects = Arc::clone(objects);
             let asked = key.clone();

@@ -1,7 +1,7 @@
 //! `quorate restore`: makes a backup the database of a new cluster, or of a stopped one.
 
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use quorate::{
@@ -15,13 +15,17 @@ use quorate_backup::store::{Location, Store};
 use quorate_env::Env;
 use quorate_shell::format::size;
 
-use crate::backups::SealedArgs;
+use crate::backups::{SealedArgs, time};
 use crate::dev::Layout;
 use crate::error::{Context as _, Error, Result};
 use crate::options::DATA_DIR;
 use crate::{output, settings};
 
 pub mod archived;
+mod followed;
+
+/// The last state, as `--at` names it.
+const LATEST: &str = "latest";
 
 const EXAMPLE: &str = "\
 Example:
@@ -31,6 +35,8 @@ Example:
   quorate restore 's3://my-bucket/archive?region=eu-central-1' --at latest --config node.toml
   quorate restore file:///mnt/archive --at 2026-11-27T20:15:00Z -o before.db
   quorate restore file:///mnt/archive --at 1.1.4711 --dry-run
+  quorate restore file:///mnt/archive --plain -o app.db               of `quorate replicate`, or of Litestream
+  quorate restore file:///mnt/archive --plain --follow -o replica.db  and keep it up, for others to read
   quorate restore file:///mnt/backups/20261127T020000Z-00000000000000000000000000c0ffee-1.1.57.db.zst
 
 The node is then the first voter of a new epoch. The other members of its configuration join it when they are started
@@ -50,8 +56,9 @@ pub struct RestoreArgs {
     /// Move existing data aside, into `replaced-...` in each data directory
     #[arg(long)]
     pub replace: bool,
-    /// The file is a SQLite database, but not a backup of Quorate; with --at, the archive is one of `quorate replicate`
-    #[arg(long)]
+    /// The file is a SQLite database, but not a backup of Quorate; the URL is that of an archive of `quorate replicate`,
+    /// or of what Litestream has stored
+    #[arg(long, conflicts_with_all = ["latest", "passphrase_file"])]
     pub plain: bool,
     /// Restore the newest backup at the URL, which names a place and not an object
     #[arg(long)]
@@ -61,11 +68,17 @@ pub struct RestoreArgs {
     #[arg(long, value_name = "STATE", conflicts_with_all = ["latest", "passphrase_file"])]
     pub at: Option<String>,
     /// The cluster, if there are archives of several at the URL
-    #[arg(long, value_name = "ID", requires = "at")]
+    #[arg(long, value_name = "ID")]
     pub cluster: Option<String>,
     /// Write the state of an archive to a plain SQLite file, and restore no node
-    #[arg(short = 'o', long, value_name = "FILE", requires = "at", conflicts_with_all = ["config", "replace"])]
+    #[arg(short = 'o', long, value_name = "FILE", conflicts_with_all = ["config", "replace"])]
     pub output: Option<PathBuf>,
+    /// With --plain and -o, keep the file up with the archive until Ctrl-C or SIGTERM; others may read it meanwhile
+    #[arg(long, requires_all = ["plain", "output"], conflicts_with_all = ["at", "latest", "passphrase_file"])]
+    pub follow: bool,
+    /// How often --follow asks for something new: a number with s, min or h
+    #[arg(long, value_name = "TIME", default_value = "1s", requires = "follow", value_parser = time)]
+    pub follow_interval: Duration,
     /// Show what would be read of the archive, and do nothing
     #[arg(long, requires = "at")]
     pub dry_run: bool,
@@ -89,8 +102,16 @@ pub struct RestoreArgs {
 /// Runs the command.
 pub async fn run(args: &RestoreArgs) -> Result<()> {
     let begun = Instant::now();
-    if let Some(at) = &args.at {
+    if args.follow {
+        return followed::run(args).await;
+    }
+    // Of pages in a store, the last state is restored unless another one was asked for.
+    let is_stored = args.plain && args.source.to_str().is_some_and(Location::is_url);
+    if let Some(at) = args.at.as_deref().or(is_stored.then_some(LATEST)) {
         return archived::run(args, at, begun).await;
+    }
+    if args.output.is_some() || args.cluster.is_some() {
+        return Err(Error::new("-o and --cluster need --at, or --plain and a URL"));
     }
     let fetched = match args.source.to_str().filter(|text| Location::is_url(text)) {
         Some(url) => Some(fetch(args, url).await?),
@@ -146,9 +167,6 @@ pub fn cluster(text: &str) -> Result<ClusterId> {
 
 /// Fetches the backup that the arguments name.
 async fn fetch(args: &RestoreArgs, url: &str) -> Result<Scratch> {
-    if args.plain {
-        return Err(Error::new("--plain needs a file: what `quorate backup` writes to a store is never plain"));
-    }
     let mut keys = args.store.keys()?;
     if let Some(file) = &args.passphrase_file {
         keys = keys.with_passphrase_file(file).map_err(Error::of)?;

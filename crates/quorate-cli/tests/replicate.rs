@@ -5,7 +5,6 @@
     clippy::unwrap_used,
     clippy::indexing_slicing,
     clippy::disallowed_methods,
-    clippy::print_stderr,
     reason = "tests run real processes and stop at the first surprise"
 )]
 
@@ -15,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
 use rusqlite::Connection;
-use support::{quorate, succeeded};
+use support::{litestream, quorate, succeeded};
 use tempfile::TempDir;
 
 /// A database, whose application is this process, and a place for its archive.
@@ -115,7 +114,7 @@ fn a_killed_process_loses_nothing_that_the_next_one_finds() {
 
 #[test]
 fn stock_litestream_restores_the_archive() {
-    let Some(litestream) = litestream() else { return };
+    let Some(litestream) = litestream("0.5") else { return };
     let world = World::new();
     for value in ["a", "b", "c"] {
         world.write(value);
@@ -290,18 +289,4 @@ fn get(url: &str, path: &str) -> String {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer
-}
-
-/// Returns the installed program, or `None`, with a message, if it is not installed.
-fn litestream() -> Option<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let target = || std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    let dir = std::env::var_os("QUORATE_LITESTREAM").map_or_else(|| target().join("litestream"), PathBuf::from);
-    let program = dir.join("bin/litestream");
-    if program.exists() {
-        return Some(program);
-    }
-    assert!(std::env::var_os("CI").is_none(), "{} is missing: run .ci/litestream", program.display());
-    eprintln!("skipped: Litestream is not installed; .ci/litestream installs it");
-    None
 }

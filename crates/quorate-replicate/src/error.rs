@@ -1,6 +1,7 @@
 //! The errors of replication.
 
 use std::io;
+use std::path::PathBuf;
 
 use quorate_archive::ArchiveError;
 
@@ -50,6 +51,26 @@ pub enum ReplicateError {
     /// What was restored is not a sound database.
     #[error("the restored database is not sound: {0}")]
     Unsound(String),
+    /// The file to follow with is none that was made for it, or was changed by another program.
+    #[error(
+        "the file is no copy that `--follow` made, or another program has changed it: name another file, or remove it \
+         together with the one that ends with '-position'"
+    )]
+    NoCopy,
+    /// SQLite would take this file for a part of the database.
+    #[error("'{0}' is left of another database: remove it first")]
+    Companion(PathBuf),
+    /// The size of the pages has changed.
+    #[error(
+        "the database has pages of {origin} bytes now, and the copy has pages of {copy} bytes: remove the copy, and \
+         restore it again"
+    )]
+    PageSize {
+        /// The size of the copy's pages.
+        copy: u32,
+        /// The size of the pages in the store.
+        origin: u32,
+    },
     /// The process ends.
     #[error("the process ends")]
     Closed,
@@ -63,7 +84,13 @@ impl ReplicateError {
             Self::Io { source, .. } => source.kind() != io::ErrorKind::NotFound,
             Self::Archive(error) => error.is_retryable(),
             Self::Replaced | Self::Gone | Self::Unsteady | Self::Busy => true,
-            Self::NotWal(_) | Self::Late(_) | Self::Unsound(_) | Self::Closed => false,
+            Self::NotWal(_)
+            | Self::Late(_)
+            | Self::Unsound(_)
+            | Self::NoCopy
+            | Self::Companion(_)
+            | Self::PageSize { .. }
+            | Self::Closed => false,
         }
     }
 

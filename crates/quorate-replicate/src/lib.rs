@@ -14,18 +14,25 @@
 #![forbid(unsafe_code)]
 
 mod boundary;
+mod changes;
 mod connections;
+mod copy;
 mod error;
+mod follow;
 mod follower;
 mod following;
+mod generations;
 mod looks;
+mod origin;
 mod place;
 mod replicate;
 mod restore;
+mod spool;
 mod uploads;
 mod wal;
 
 pub use error::ReplicateError;
+pub use follow::{FollowOptions, follow};
 pub use follower::{Counts, Follower};
 pub use following::Turns;
 pub use replicate::{BACKOFF_MAX, Options, STOP_MAX, Status, replicate};

@@ -1,4 +1,4 @@
-//! Restores a database from the boundaries of an archive.
+//! Restores a database from the boundaries of an archive, or from what Litestream has stored.
 //!
 //! Invariant: a file appears under the name that was asked for only if it is the database of a boundary, by the
 //! checksums in the archive, and SQLite finds it sound.
@@ -6,20 +6,24 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use quorate_archive::Objects;
-use quorate_archive::restore::{Plan, Target, only_cluster};
+use quorate_archive::restore::{Plan, Target};
+use quorate_archive::{ArchiveError, Objects};
 use quorate_env::Env;
 use quorate_env::disk::OpenMode;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::error::ReplicateError;
+use crate::generations;
+use crate::origin::Origin;
+use crate::spool::{beside, dir_of};
+
+/// How often a plan is made again because files were merged meanwhile.
+const PLANS_MAX: usize = 3;
 
 /// A database that was restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Restored {
-    /// The archive.
-    pub cluster: u128,
-    /// The number of the boundary.
+    /// The number of the boundary, of the last transaction of Litestream 0.5, or of the `-wal` of Litestream 0.3.
     pub boundary: u64,
     /// Its time, in milliseconds since 1970.
     pub time: i64,
@@ -27,7 +31,52 @@ pub struct Restored {
     pub bytes: u64,
 }
 
-/// Restores the database of a boundary into a new file. `cluster` is the archive; `None` for the only one in the store.
+/// A database that does not have its name yet. The file is removed when this is dropped, unless it was renamed.
+pub struct Part {
+    env: Env,
+    path: PathBuf,
+}
+
+impl Part {
+    /// Names the file under which the database `path` is written until it is complete.
+    pub fn of(env: &Env, path: &Path) -> Self {
+        Self { env: env.clone(), path: beside(path, ".part") }
+    }
+
+    /// Returns the name of the file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Checks the database, makes it durable, and returns its size.
+    pub async fn check(&self) -> Result<u64, ReplicateError> {
+        let failed = ReplicateError::io("write the restored database");
+        let file = self.env.disk().open(&self.path, OpenMode::ReadWrite).map_err(&failed)?;
+        file.sync_data().map_err(&failed)?;
+        let bytes = file.len().map_err(&failed)?;
+        drop(file);
+        let path = self.path.clone();
+        self.env.blocking(move || check(&path)).await.ok_or(ReplicateError::Closed)??;
+        Ok(bytes)
+    }
+
+    /// Gives the database its name.
+    pub fn publish(self, path: &Path) -> Result<(), ReplicateError> {
+        let disk = self.env.disk();
+        let renamed = disk.rename(&self.path, path).and_then(|()| disk.sync_dir(dir_of(path)));
+        renamed.map_err(ReplicateError::io("write the restored database"))
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        // What is left is of no use, and another try replaces it.
+        let _ = self.env.disk().remove_file(&self.path);
+    }
+}
+
+/// Restores the database of a boundary into a new file. `cluster` is the archive; `None` for the only one in the store,
+/// or for what Litestream has stored there.
 ///
 /// # Errors
 ///
@@ -39,41 +88,64 @@ pub async fn restore_pages(
     target: Target,
     path: &Path,
 ) -> Result<Restored, ReplicateError> {
-    let cluster = only_cluster(&**objects, cluster).await?;
-    let disk = env.disk();
     let failed = ReplicateError::io("write the restored database");
-    if disk.exists(path).map_err(&failed)? {
+    if env.disk().exists(path).map_err(&failed)? {
         return Err(failed(std::io::ErrorKind::AlreadyExists.into()));
     }
-    let part = part_of(path);
-    let plan = Plan::make(env, objects, cluster, target).await?;
-    let restored = write(env, objects, &plan, &part).await;
-    let bytes = match restored {
-        Ok(bytes) => bytes,
-        Err(error) => {
-            // What is left is of no use, and another try replaces it.
-            let _ = disk.remove_file(&part);
-            return Err(error);
+    let (part, boundary, time) = match Origin::find(&**objects, cluster).await? {
+        Some(origin) => {
+            let (part, plan) = restore_part(env, objects, origin, target, path).await?;
+            let time = plan.files.last().map_or(0, |(_, file)| file.time);
+            (part, plan.boundary(), time)
         }
+        None => restore_generation(env, objects, target, path).await?,
     };
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    disk.rename(&part, path).and_then(|()| disk.sync_dir(dir)).map_err(&failed)?;
-    let time = plan.files.last().map_or(0, |(_, file)| file.time);
-    Ok(Restored { cluster, boundary: plan.boundary(), time, bytes })
+    let bytes = env.disk().open(part.path(), OpenMode::Read).and_then(|file| file.len()).map_err(&failed)?;
+    part.publish(path)?;
+    Ok(Restored { boundary, time, bytes })
+}
+
+/// Restores what Litestream 0.3 has stored.
+async fn restore_generation(
+    env: &Env,
+    objects: &Arc<dyn Objects>,
+    target: Target,
+    path: &Path,
+) -> Result<(Part, u64, i64), ReplicateError> {
+    let missing = || ArchiveError::Missing("there is no archive at this place, and nothing of Litestream".to_owned());
+    let part = Part::of(env, path);
+    let last = generations::restore(env, objects, target, &part).await?.ok_or_else(missing)?;
+    part.check().await?;
+    Ok((part, last.index.into(), last.time))
+}
+
+/// Restores a database, and checks it, but does not give it its name.
+pub async fn restore_part(
+    env: &Env,
+    objects: &Arc<dyn Objects>,
+    origin: Origin,
+    target: Target,
+    path: &Path,
+) -> Result<(Part, Plan), ReplicateError> {
+    let mut attempts = 1..PLANS_MAX;
+    loop {
+        let plan = origin.plan(env, objects, target).await?;
+        let part = Part::of(env, path);
+        match write(env, objects, &plan, &part).await {
+            Err(ReplicateError::Archive(ArchiveError::Missing(_))) if attempts.next().is_some() => {}
+            done => return done.map(|_| (part, plan)),
+        }
+    }
 }
 
 /// Writes the database of a plan and checks it. Returns its size.
-async fn write(env: &Env, objects: &Arc<dyn Objects>, plan: &Plan, part: &Path) -> Result<u64, ReplicateError> {
+async fn write(env: &Env, objects: &Arc<dyn Objects>, plan: &Plan, part: &Part) -> Result<u64, ReplicateError> {
     let failed = ReplicateError::io("write the restored database");
-    let file = env.disk().open(part, OpenMode::Create).map_err(&failed)?;
+    let file = env.disk().open(part.path(), OpenMode::Create).map_err(&failed)?;
     file.set_len(0).map_err(&failed)?;
     plan.write_pages(env, objects, Arc::clone(&file), None).await?;
-    file.sync_data().map_err(&failed)?;
-    let bytes = file.len().map_err(&failed)?;
     drop(file);
-    let part = part.to_owned();
-    env.blocking(move || check(&part)).await.ok_or(ReplicateError::Closed)??;
-    Ok(bytes)
+    part.check().await
 }
 
 /// Lets SQLite check a database. As the file is declared immutable, SQLite puts no other files beside it.
@@ -96,11 +168,4 @@ fn immutable(path: &Path) -> String {
     }
     uri.push_str("?immutable=1");
     uri
-}
-
-/// The name under which a database is written until it is complete.
-fn part_of(path: &Path) -> PathBuf {
-    let mut part = path.as_os_str().to_owned();
-    part.push(".part");
-    part.into()
 }

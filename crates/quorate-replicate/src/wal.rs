@@ -131,6 +131,13 @@ impl Position {
     }
 }
 
+/// Returns how many frames a `-wal` of this length has; `None` if it ends within a frame or the header.
+pub fn frames(length: u64, page_size: u32) -> Option<u32> {
+    let frames = length.checked_sub(HEADER_BYTES as u64)?;
+    let frame = frame_length(page_size) as u64;
+    (frames % frame == 0).then(|| u32::try_from(frames / frame).ok()).flatten()
+}
+
 /// Reads the page of a frame.
 pub fn read_page(file: &dyn File, frame: u32, page: &mut [u8]) -> io::Result<()> {
     let page_size = u32::try_from(page.len()).map_err(io::Error::other)?;

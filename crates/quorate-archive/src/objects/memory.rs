@@ -161,7 +161,7 @@ impl Objects for Memory {
     fn list<'a>(&'a self, prefix: &'a str) -> Answer<'a, Vec<Listed>> {
         Box::pin(self.run(Verb::List, prefix, move |state| {
             let keys = state.objects.range(prefix.to_owned()..).take_while(|(key, _)| key.starts_with(prefix));
-            keys.map(|(key, bytes)| Listed { key: key.clone(), length: bytes.len() as u64 }).collect()
+            keys.map(|(key, bytes)| Listed { key: key.clone(), length: bytes.len() as u64, time: None }).collect()
         }))
     }
 

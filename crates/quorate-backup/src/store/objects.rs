@@ -93,7 +93,7 @@ impl Objects for Store {
             }
             let listed = |object: object_store::ObjectMeta| {
                 let key = self.key(&object.location)?;
-                Some(Listed { key, length: object.size })
+                Some(Listed { key, length: object.size, time: Some(object.last_modified.timestamp_millis()) })
             };
             let mut listed: Vec<_> = found.into_iter().filter_map(listed).collect();
             listed.sort_by(|a, b| a.key.cmp(&b.key));

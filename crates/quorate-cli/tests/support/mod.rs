@@ -273,3 +273,19 @@ pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
         std::thread::park_timeout(POLL);
     }
 }
+
+/// Returns the installed Litestream of a version, or `None`, with a message, if it is not installed.
+#[allow(clippy::print_stderr, reason = "a test that is skipped says so")]
+pub fn litestream(version: &str) -> Option<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let target = || std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let dir = std::env::var_os("QUORATE_LITESTREAM").map_or_else(|| target().join("litestream"), PathBuf::from);
+    let dir = if version == "0.5" { dir } else { format!("{}-{version}", dir.display()).into() };
+    let program = dir.join("bin/litestream");
+    if program.exists() {
+        return Some(program);
+    }
+    assert!(std::env::var_os("CI").is_none(), "{} is missing: run .ci/litestream", program.display());
+    eprintln!("skipped: Litestream {version} is not installed; .ci/litestream installs it");
+    None
+}
