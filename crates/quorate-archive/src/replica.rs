@@ -82,7 +82,7 @@ impl Replica {
         Some((key, File { level, min, max, index: max, time: 0, pages: 0, checksum: None, length }))
     }
 
-    /// Finds out what has to be read for a state, if there are files at all. The transactions take the place of entries.
+    /// Finds out what has to be read for a state, if there are files. The transactions take the place of entries.
     pub async fn plan(
         &self,
         env: &Env,
@@ -126,7 +126,7 @@ impl Replica {
         Some((format!("{}{name}", self.level(level)), file.clone()))
     }
 
-    /// Returns the files that continue a transaction, each the one before, as far as they reach, and as few as possible.
+    /// Returns the files that continue a transaction, each the one before: as far as they reach, as few as possible.
     ///
     /// # Errors
     ///

@@ -56,8 +56,8 @@ pub struct RestoreArgs {
     /// Move existing data aside, into `replaced-...` in each data directory
     #[arg(long)]
     pub replace: bool,
-    /// The file is a SQLite database, but not a backup of Quorate; the URL is that of an archive of `quorate replicate`,
-    /// or of what Litestream has stored
+    /// The file is a SQLite database, but not a backup of Quorate; or the URL is that of an archive of
+    /// `quorate replicate`, or of what Litestream has stored
     #[arg(long, conflicts_with_all = ["latest", "passphrase_file"])]
     pub plain: bool,
     /// Restore the newest backup at the URL, which names a place and not an object

@@ -4,6 +4,7 @@
     clippy::unwrap_used,
     clippy::indexing_slicing,
     clippy::disallowed_methods,
+    clippy::print_stderr,
     reason = "tests run real processes and stop at the first surprise"
 )]
 
@@ -33,8 +34,8 @@ impl World {
         application.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE t (v INTEGER, filling BLOB)").unwrap();
         let (app, replica) = (dir.path().join("app.db"), dir.path().join("replica"));
         let config = format!(
-            "dbs:\n- path: {}\n  monitor-interval: 50ms\n  min-checkpoint-page-count: 200\n  replicas:\n  - path: {}\n    \
-             sync-interval: 50ms\n",
+            "dbs:\n- path: {}\n  monitor-interval: 50ms\n  min-checkpoint-page-count: 200\n  replicas:\n  \
+             - path: {}\n    sync-interval: 50ms\n",
             app.display(),
             replica.display()
         );

@@ -1,8 +1,8 @@
 //! A copy of a database, which other processes read while it is changed.
 //!
 //! The copy is a database in rollback mode. Whoever reads it holds SQLite's shared lock, and it is changed under
-//! SQLite's exclusive lock, with SQLite's rollback journal. So a reader sees the pages of one position, never a mixture,
-//! and a change that was interrupted is undone by whoever opens the copy next.
+//! SQLite's exclusive lock, with SQLite's rollback journal. So a reader sees the pages of one position, never a
+//! mixture, and a change that was interrupted is undone by whoever opens the copy next.
 //!
 //! A copy differs from its origin in 14 bytes of the first page: that the database is not in WAL mode (18, 19), the
 //! counter of changes (24 to 27, 92 to 95), and the number of pages (28 to 31), which some programs leave wrong.

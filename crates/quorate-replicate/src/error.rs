@@ -94,6 +94,12 @@ impl ReplicateError {
         }
     }
 
+    /// Whether another program has a lock on the file.
+    pub(crate) fn is_busy(&self) -> bool {
+        let Self::Sqlite { source, .. } = self else { return false };
+        source.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy)
+    }
+
     /// For `map_err`: an error of SQLite.
     pub(crate) fn sqlite(during: &'static str) -> impl Fn(rusqlite::Error) -> Self {
         move |source| Self::Sqlite { during, source }

@@ -125,7 +125,12 @@ impl Following {
                     if !std::mem::replace(&mut is_failing, true) {
                         tracing::warn!(copy = %self.path.display(), %error, "can't follow now, and tries again");
                     }
-                    surveyed_at = None;
+                    if error.is_busy() {
+                        // A reader has not ended. The store is not to blame, and the reader may end at any moment.
+                        backoff = self.options.interval;
+                    } else {
+                        surveyed_at = None;
+                    }
                     sleep(backoff).await;
                     backoff = backoff.saturating_mul(2).min(BACKOFF_MAX.max(self.options.interval));
                 }

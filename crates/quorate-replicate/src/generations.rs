@@ -1,7 +1,7 @@
 //! Restores what Litestream 0.3 has stored: snapshots of the main file, and the `-wal` piece by piece.
 //!
-//! A generation is an unbroken history. In it the `-wal` was begun anew from time to time; each such `-wal` has an index,
-//! and a snapshot has the index of the `-wal` that continues it. All objects are frames of LZ4.
+//! A generation is an unbroken history. In it the `-wal` was begun anew from time to time; each such `-wal` has an
+//! index, and a snapshot has the index of the `-wal` that continues it. All objects are frames of LZ4.
 //!
 //! Invariants:
 //! - Only frames of the `-wal` that are committed, and whose checksums follow from all frames before, are applied.

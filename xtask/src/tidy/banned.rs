@@ -29,6 +29,7 @@ const fn only_in(allowed: &'static [&'static str], pattern: &'static str, instea
 const SQLITE_OPENERS: &[&str] = &[
     "crates/quorate-import/src/sqlite",
     "crates/quorate-replicate/src/connections",
+    "crates/quorate-replicate/src/copy",
     "crates/quorate-replicate/src/restore",
     "crates/quorate-sim/src/archive/restores.rs",
     "crates/quorate-sql/src/connection",

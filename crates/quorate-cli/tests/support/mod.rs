@@ -275,7 +275,6 @@ pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// Returns the installed Litestream of a version, or `None`, with a message, if it is not installed.
-#[allow(clippy::print_stderr, reason = "a test that is skipped says so")]
 pub fn litestream(version: &str) -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let target = || std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);

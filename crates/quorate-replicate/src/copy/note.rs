@@ -4,7 +4,7 @@
 //! counter of changes. The note names the states by these numbers: before a transaction is committed, it names the
 //! state before and the one after. So the position changes at the same moment as the pages.
 //!
-//! Invariant: a note that was cut off or changed is an error, never a position.
+//! Invariant: a note is replaced as a whole, and a text that is not exactly what is written is none.
 
 use std::io;
 use std::path::Path;
@@ -52,15 +52,17 @@ impl Note {
         replace_file(disk, path, self.to_text().as_bytes())
     }
 
-    /// Reads a note; `None` if there is none.
+    /// Reads a note; `None` if there is none, or something else has its name.
     pub fn read(disk: &dyn Disk, path: &Path) -> io::Result<Option<Self>> {
         if !disk.exists(path)? {
             return Ok(None);
         }
-        let bytes = read_file(disk, path, NOTE_BYTES_MAX)?;
-        let note = std::str::from_utf8(&bytes).ok().and_then(Self::parse);
-        let damaged = || io::Error::new(io::ErrorKind::InvalidData, "it is not a note of a followed database");
-        note.map(Some).ok_or_else(damaged)
+        match read_file(disk, path, NOTE_BYTES_MAX) {
+            Ok(bytes) => Ok(std::str::from_utf8(&bytes).ok().and_then(Self::parse)),
+            // It is too long.
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     fn to_text(&self) -> String {
