@@ -36,7 +36,7 @@ pub struct Before<'a> {
     pub pages: u32,
 }
 
-/// A journal of which a transaction depends.
+/// A journal on which a transaction depends.
 pub struct Journal {
     disk: Arc<dyn Disk>,
     path: PathBuf,
