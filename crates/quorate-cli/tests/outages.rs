@@ -104,7 +104,7 @@ fn a_failing_store_stops_no_write_and_loses_nothing_once_it_is_well() {
             let is_told = |said: &str| said.contains("it last failed:") && said.contains(told);
             wait_until(&format!("a failure by {fault:?} that is told"), || is_told(&archived.said()));
         }
-        if matches!(fault, Fault::Disowned(..)) {
+        if matches!(fault, Fault::Disowned(500, _)) {
             archived.kill_archiver();
         }
         archived.write();
