@@ -136,7 +136,7 @@ async fn run_cluster(args: &DevArgs) -> Result<()> {
     // Take over the signals before any node starts, so that no signal ends this process and leaves nodes behind.
     let mut stop = Stop::take(args.until_stdin_closes)?;
     let layout = Layout::open(&args.data_dir, args.nodes)?;
-    let control = Control::listen(layout.dir())?;
+    let control = Control::listen(layout.dir()).await?;
     let secret = SecretSource::File(secret_file(layout.dir()));
     let _registered = registry::register(layout.addrs(), layout.dir());
     let (count, dir) = (layout.addrs().len(), layout.dir().display());

@@ -1,7 +1,8 @@
 //! Sockets: ordered, reliable byte streams between addresses.
 //!
-//! [`RealNet`] is TCP. The simulated network delays, cuts and kills streams. It never loses or reorders bytes within a
-//! stream, because TCP does not either: packet loss shows as a stream that stalls or breaks.
+//! [`RealNet`] is TCP, and [`UnixNet`] connects processes of one machine. The simulated network delays, cuts and kills
+//! streams. It never loses or reorders bytes within a stream, because TCP does not either: packet loss shows as a
+//! stream that stalls or breaks.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -13,8 +14,10 @@ use futures_util::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 mod real;
+mod unix;
 
 pub use real::RealNet;
+pub use unix::{OWNER_ONLY, UnixNet};
 
 /// One end of a connection.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {

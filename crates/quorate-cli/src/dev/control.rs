@@ -3,22 +3,19 @@
 //!
 //! So all nodes are children of one process, which watches and stops them.
 
-use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
+use quorate_env::net::{BoxStream, Listener, Net as _, UnixNet};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::net::{UnixListener, UnixStream};
 
 use super::layout::control_socket;
 use crate::error::{Context as _, Error, Result};
 
 /// The maximum length of a line, in bytes.
 const LINE_BYTES_MAX: u64 = 4096;
-/// The longest path of a socket that every system accepts, in bytes.
-const PATH_BYTES_MAX: usize = 100;
 /// How long a request may take to arrive.
 const REQUEST_MAX: Duration = Duration::from_secs(5);
 /// How long the node may take to stop, start and answer.
@@ -29,31 +26,22 @@ const STARTED: &str = "started";
 /// Accepts requests.
 #[derive(Debug)]
 pub struct Control {
-    listener: UnixListener,
-    path: PathBuf,
+    listener: Arc<dyn Listener>,
 }
 
 /// A request to start node `id` again.
-#[derive(Debug)]
 pub struct Request {
     /// The node.
     pub id: u64,
-    stream: UnixStream,
+    stream: BoxStream,
 }
 
 impl Control {
     /// Listens in a data directory that this process has locked.
-    pub fn listen(dir: &Path) -> Result<Self> {
-        let path = control_socket(dir);
-        // A socket file here is left over from a process that was killed: this process has the lock, so nobody listens.
-        match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(error).context(|| format!("cannot remove {}", path.display()));
-            }
-            _ => {}
-        }
-        let listener = shortened(&path).and_then(|short| UnixListener::bind(&short.path));
-        Ok(Self { listener: listener.context(|| format!("cannot listen on {}", path.display()))?, path })
+    pub async fn listen(dir: &Path) -> Result<Self> {
+        let path = control_socket(dir).display().to_string();
+        let listener = UnixNet::default().listen(&path).await;
+        Ok(Self { listener: listener.context(|| format!("cannot listen on {path}"))? })
     }
 
     /// Waits for the next request. Anything else that arrives is answered with an error and dropped.
@@ -74,15 +62,8 @@ impl Control {
     }
 }
 
-impl Drop for Control {
-    fn drop(&mut self) {
-        // If this fails, the next `listen` removes the file.
-        let _ = std::fs::remove_file(&self.path);
-    }
-}
-
 impl Request {
-    async fn read(mut stream: UnixStream) -> Option<Self> {
+    async fn read(mut stream: BoxStream) -> Option<Self> {
         let line = read_line(&mut stream).await.ok()?;
         let id = line.strip_prefix("restart ").and_then(|id| id.parse().ok());
         if id.is_none() {
@@ -110,8 +91,8 @@ pub async fn restart(dir: &Path, id: u64) -> Result<()> {
             error,
         )
     };
-    let socket = shortened(&control_socket(dir)).map_err(nobody)?;
-    let mut stream = UnixStream::connect(&socket.path).await.map_err(nobody)?;
+    let socket = control_socket(dir).display().to_string();
+    let mut stream = UnixNet::default().connect(&socket).await.map_err(nobody)?;
     let exchange = async {
         stream.write_all(format!("restart {id}\n").as_bytes()).await?;
         read_line(&mut stream).await
@@ -125,25 +106,7 @@ pub async fn restart(dir: &Path, id: u64) -> Result<()> {
     }
 }
 
-/// A path, and the directory that must stay open while the path is used.
-struct ShortPath {
-    path: PathBuf,
-    _folder: Option<File>,
-}
-
-/// Returns the path of a socket. A path that is too long is replaced by one through its opened directory.
-fn shortened(path: &Path) -> io::Result<ShortPath> {
-    match (path.parent(), path.file_name()) {
-        (Some(folder), Some(name)) if path.as_os_str().len() > PATH_BYTES_MAX => {
-            let folder = File::open(folder)?;
-            let path = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd())).join(name);
-            Ok(ShortPath { path, _folder: Some(folder) })
-        }
-        _ => Ok(ShortPath { path: path.to_owned(), _folder: None }),
-    }
-}
-
-async fn read_line(stream: &mut UnixStream) -> io::Result<String> {
+async fn read_line(stream: &mut BoxStream) -> io::Result<String> {
     let mut line = String::new();
     BufReader::new(stream.take(LINE_BYTES_MAX)).read_line(&mut line).await?;
     Ok(line.trim_end().to_owned())
