@@ -27,6 +27,8 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "client")]
+pub mod client;
 mod cluster;
 mod codes;
 mod door;

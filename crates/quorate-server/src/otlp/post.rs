@@ -1,19 +1,14 @@
 //! Sends requests to the collector, one at a time. Each has a connection of its own, because requests are rare.
 
 use std::fmt;
-use std::pin::pin;
 use std::time::Duration;
 
-use bytes::Bytes;
-use futures_util::future::{Either, select};
-use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::header::{CONTENT_TYPE, HOST};
-use hyper::{Request, StatusCode, Uri};
+use hyper::{StatusCode, Uri};
 use quorate_env::{Env, timeout};
+use quorate_http::client::{Call, ExchangeError, exchange};
 use serde_json::Value;
 
 use super::OtlpError;
-use quorate_http::port::stream::HttpStream;
 
 /// The default port for OTLP over HTTP.
 const PORT_DEFAULT: u16 = 4318;
@@ -37,14 +32,12 @@ pub(super) struct Collector {
 pub(super) enum PostError {
     #[error("the collector can't be reached: {0}")]
     Connect(#[from] std::io::Error),
-    #[error("the HTTP exchange failed: {0}")]
-    Http(#[from] hyper::Error),
+    #[error(transparent)]
+    Http(#[from] ExchangeError),
     #[error("the collector did not answer in time")]
     Slow(#[from] quorate_env::Elapsed),
     #[error("the collector answered {0}")]
     Refused(StatusCode),
-    #[error("the request can't be encoded: {0}")]
-    Request(#[from] hyper::http::Error),
 }
 
 impl Collector {
@@ -61,30 +54,16 @@ impl Collector {
 
     /// Delivers a message to a path of OTLP.
     pub(super) async fn post(&self, path: &str, message: Value) -> Result<(), PostError> {
-        let request = Request::post(format!("{}{path}", self.path))
-            .header(HOST, &self.addr)
-            .header(CONTENT_TYPE, "application/json")
-            .body(Full::new(Bytes::from(message.to_string())))?;
-        let code = timeout(POST_TIME_MAX, self.exchange(request)).await??;
+        let path = format!("{}{path}", self.path);
+        let call = Call { host: &self.addr, path: &path, json: Some(message.to_string()) };
+        let code = timeout(POST_TIME_MAX, self.exchange(call)).await??;
         if code.is_success() { Ok(()) } else { Err(PostError::Refused(code)) }
     }
 
-    async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<StatusCode, PostError> {
+    async fn exchange(&self, call: Call<'_>) -> Result<StatusCode, PostError> {
         let stream = self.env.net().connect(&self.addr).await?;
-        let stream = HttpStream::new(stream, POST_TIME_MAX);
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(stream).await?;
-        let answered = async {
-            let answer = sender.send_request(request).await?;
-            let code = answer.status();
-            // The body has no use; it is only read to complete the exchange. An oversized body is not an error either.
-            let _ = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
-            Ok(code)
-        };
-        match select(pin!(answered), pin!(connection)).await {
-            Either::Left((code, _)) => code,
-            // The connection has ended, but the answer may have arrived before.
-            Either::Right((_, answered)) => answered.await,
-        }
+        // The body has no use; it is only read to complete the exchange. An oversized body is not an error either.
+        Ok(exchange(stream, call, ANSWER_BYTES_MAX).await?.0)
     }
 }
 
