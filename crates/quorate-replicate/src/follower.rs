@@ -232,10 +232,15 @@ impl Follower {
         Counts { restarts: self.restarts, losses: self.losses }
     }
 
+    /// Whether a boundary is being read.
+    pub(crate) fn is_read(&self) -> bool {
+        Arc::strong_count(&self.inner) > 1
+    }
+
     /// Opens the next transaction, notes what has been written, and ends the transaction before. Returns whether there
     /// is a new one: not if somebody else writes and `hold` wants to.
     fn advance(&mut self, hold: Hold) -> Result<bool, ReplicateError> {
-        if Arc::strong_count(&self.inner) > 1 {
+        if self.is_read() {
             return Err(ReplicateError::Busy);
         }
         if !lock(&self.inner.connections).hold(hold)? {

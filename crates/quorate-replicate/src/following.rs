@@ -3,13 +3,16 @@
 //! Invariants:
 //! - One piece of work at a time uses the follower. It runs on a thread where it may block.
 //! - Work that nobody waits for any more is done nevertheless, and loses nothing.
+//! - After the [end](Following::end), nothing is begun, and no file of the database is open: closing one later would
+//!   drop the locks of the next follower.
 //! - A follower of a file that has lost its name is dropped, and the next piece of work begins another one.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use quorate_env::{Env, lock};
+use quorate_env::{Env, Instant, lock, sleep};
 use tokio::sync::Semaphore;
 
 use crate::error::ReplicateError;
@@ -20,6 +23,10 @@ const LOOKS_MAX: usize = 4;
 
 /// How many databases one process archives at once: each may hold a file of 128 MiB in memory.
 const UPLOADS_MAX: usize = 16;
+
+/// How long the end waits for a boundary that is still being read although nobody needs it, and the pause in between.
+const END_MAX: Duration = Duration::from_secs(10);
+const END_PAUSE: Duration = Duration::from_millis(2);
 
 /// The turns that all databases of a process take. Clones share them.
 #[derive(Clone, Debug)]
@@ -49,6 +56,7 @@ struct Place {
     /// `None` before it has begun.
     follower: Option<Follower>,
     has_begun: bool,
+    has_ended: bool,
 }
 
 impl Following {
@@ -73,6 +81,20 @@ impl Following {
         });
         done.await.ok_or(ReplicateError::Closed)?
     }
+
+    /// Waits until nothing uses the follower any more, and ends it.
+    pub async fn end(&self) {
+        let begun = Instant::now();
+        loop {
+            let place = Arc::clone(&self.place);
+            // Others may work with it, and its connections are closed, so this may block.
+            let is_ended = self.env.blocking(move || lock(&place).end()).await;
+            if is_ended.unwrap_or(true) || begun.elapsed() >= END_MAX {
+                return;
+            }
+            sleep(END_PAUSE).await;
+        }
+    }
 }
 
 impl Place {
@@ -82,6 +104,9 @@ impl Place {
         database: &Path,
         work: impl FnOnce(&mut Follower) -> Result<T, ReplicateError>,
     ) -> Result<T, ReplicateError> {
+        if self.has_ended {
+            return Err(ReplicateError::Closed);
+        }
         let begun = match self.follower.take() {
             Some(follower) => Ok(follower),
             None => Follower::begin(env, database),
@@ -95,6 +120,13 @@ impl Place {
             result
         });
         result.map_err(|error| if self.has_begun && is_missing(&error) { ReplicateError::Gone } else { error })
+    }
+
+    /// Ends the follower, and returns whether it is gone: not while a boundary is read.
+    fn end(&mut self) -> bool {
+        self.has_ended = true;
+        self.follower = self.follower.take().filter(Follower::is_read);
+        self.follower.is_none()
     }
 }
 

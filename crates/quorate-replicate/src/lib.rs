@@ -35,5 +35,5 @@ pub use error::ReplicateError;
 pub use follow::{FollowOptions, follow};
 pub use follower::{Counts, Follower};
 pub use following::Turns;
-pub use replicate::{BACKOFF_MAX, Options, STOP_MAX, Status, replicate};
+pub use replicate::{BACKOFF_MAX, Options, STOP_MAX, Status, Syncs, replicate};
 pub use restore::{Restored, restore_pages};

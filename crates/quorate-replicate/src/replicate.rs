@@ -7,6 +7,7 @@
 //!   the pages of a boundary are read, no checkpoint can be made.
 //! - All waits are bounded: those between tries by [`BACKOFF_MAX`], and the end by [`STOP_MAX`] or, once a try has
 //!   failed, by [`Options::stop_wait`].
+//! - When it returns, no file of the database is open any more.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -54,6 +55,22 @@ pub struct Options {
     pub stop_wait: Duration,
     /// The turns that this database takes with others of the process.
     pub turns: Turns,
+    /// What asks for the changes to be archived at once.
+    pub syncs: Syncs,
+}
+
+/// Asks a loop to archive at once what has changed, without waiting for the interval or for the next try. Clones share
+/// it.
+#[derive(Clone, Debug, Default)]
+pub struct Syncs(watch::Sender<u64>);
+
+impl Syncs {
+    /// Asks, and returns the number of the request. When [`Status::synced`] has reached it, everything is in the store
+    /// that was committed before.
+    pub fn ask(&self) -> u64 {
+        self.0.send_modify(|asked| *asked = asked.saturating_add(1));
+        *self.0.borrow()
+    }
 }
 
 impl Default for Options {
@@ -67,6 +84,7 @@ impl Default for Options {
             cluster: None,
             stop_wait: Duration::from_secs(10),
             turns: Turns::default(),
+            syncs: Syncs::default(),
         }
     }
 }
@@ -84,6 +102,8 @@ pub struct Status {
     pub behind_bytes: u64,
     /// When a look at the database succeeded last.
     pub looked_at: Option<Instant>,
+    /// The number of the last boundary that was taken; 0 if none was since the start.
+    pub taken: u64,
     /// The number of the last boundary that is archived; 0 if none was since the start.
     pub boundary: u64,
     /// Its time, in milliseconds since 1970.
@@ -96,6 +116,8 @@ pub struct Status {
     pub bytes: u64,
     /// How often files were merged and old ones deleted since the start, as far as that was necessary.
     pub tidied: u64,
+    /// The number of the last request of [`Syncs`] after which all changes were archived.
+    pub synced: u64,
     /// How many tries have failed since the start.
     pub errors: u64,
     /// Why the last try failed; `None` if it did not.
@@ -128,25 +150,12 @@ pub async fn replicate(
     stop: impl Future<Output = ()>,
 ) -> Result<(), ReplicateError> {
     let mut stop = Stop { requested: pin!(stop), requested_at: None, wait: options.stop_wait.min(STOP_MAX) };
-    let interval = options.interval;
-    let mut replica = Replica::new(env, database, objects, options, status);
-    loop {
-        let result = replica.round(&mut stop).await;
-        replica.record(result)?;
-        if stop.is_requested_within(replica.pause()).await {
-            break;
-        }
-    }
-    loop {
-        // From now on, no try is put off.
-        (replica.retry_at, replica.backoff, replica.uploaded_at) = (None, BACKOFF_MIN, None);
-        let Err(error) = replica.round(&mut stop).await else { return Ok(()) };
-        if !error.is_retryable() || stop.is_over() {
-            return Err(error);
-        }
-        replica.record(Err(error))?;
-        quorate_env::sleep(BACKOFF_MIN.min(interval)).await;
-    }
+    let following = Following::new(env, database.to_owned(), options.turns.clone());
+    let mut replica = Replica::new(env, database, following.clone(), objects, options, status);
+    let result = replica.run(&mut stop).await;
+    drop(replica);
+    following.end().await;
+    result
 }
 
 /// The request to stop.
@@ -195,6 +204,10 @@ struct Replica {
     uploads: Uploads,
     behind: Behind,
     status: Arc<watch::Sender<Status>>,
+    /// The number of the last request to archive at once.
+    asked: watch::Receiver<u64>,
+    /// The number of the last one for which no wait was waited for.
+    hurried: u64,
     interval: Duration,
     backoff: Duration,
     /// Before when the store is left alone.
@@ -207,24 +220,59 @@ impl Replica {
     fn new(
         env: &Env,
         database: &Path,
+        following: Following,
         objects: Arc<dyn Objects>,
         options: Options,
         status: watch::Sender<Status>,
     ) -> Self {
         let interval = options.interval;
+        let (asked, hurried) = (options.syncs.0.subscribe(), status.borrow().synced);
         status.send_modify(|status| status.interval = interval);
         let behind = Behind::from(&status.borrow());
         let status = Arc::new(status);
-        let following = Following::new(env, database.to_owned(), options.turns.clone());
         let looks = Looks::new(following.clone(), behind.clone(), &options);
         let uploads = Uploads::new(env, following, objects, options, behind.clone(), Arc::clone(&status));
         let database = database.to_owned();
         let (backoff, retry_at, uploaded_at) = (BACKOFF_MIN, None, None);
-        Self { database, looks, uploads, behind, status, interval, backoff, retry_at, uploaded_at }
+        Self { database, looks, uploads, behind, status, asked, hurried, interval, backoff, retry_at, uploaded_at }
+    }
+
+    /// Goes on until it is told to stop, and then once more.
+    async fn run<F: Future<Output = ()>>(&mut self, stop: &mut Stop<'_, F>) -> Result<(), ReplicateError> {
+        loop {
+            let result = self.round(stop).await;
+            self.record(result)?;
+            let pause = self.pause();
+            tokio::select! {
+                is_requested = stop.is_requested_within(pause) => if is_requested { break },
+                // The sender is among the options, which the uploads have.
+                Ok(()) = self.asked.changed() => {}
+            }
+        }
+        loop {
+            // From now on, no try is put off.
+            self.hurry();
+            let Err(error) = self.round(stop).await else { return Ok(()) };
+            if !error.is_retryable() || stop.is_over() {
+                return Err(error);
+            }
+            self.record(Err(error))?;
+            quorate_env::sleep(BACKOFF_MIN.min(self.interval)).await;
+        }
+    }
+
+    /// Waits neither for the next try nor for the interval.
+    fn hurry(&mut self) {
+        (self.retry_at, self.backoff, self.uploaded_at) = (None, BACKOFF_MIN, None);
     }
 
     /// Looks at the database, and then archives what has changed and tidies up, if it is time.
     async fn round<F: Future<Output = ()>>(&mut self, stop: &mut Stop<'_, F>) -> Result<(), ReplicateError> {
+        let asked = *self.asked.borrow_and_update();
+        if asked > self.hurried {
+            self.hurried = asked;
+            self.hurry();
+        }
         self.look().await?;
         if self.retry_at.is_some_and(|at| Instant::now() < at) {
             return Ok(());
@@ -235,6 +283,9 @@ impl Replica {
             self.look().await?;
         }
         self.succeed();
+        if !is_early {
+            self.status.send_if_modified(|status| asked > std::mem::replace(&mut status.synced, asked));
+        }
         Ok(())
     }
 
@@ -242,7 +293,8 @@ impl Replica {
     fn pause(&self) -> Duration {
         let to_upload = self.uploaded_at.map(|at| self.interval.saturating_sub(at.elapsed()));
         let to_upload = to_upload.filter(|left| !left.is_zero()).unwrap_or(self.interval);
-        self.looks.pause().min(to_upload)
+        let pause = self.looks.pause().min(to_upload);
+        self.retry_at.map_or(pause, |at| pause.min(at.saturating_duration_since(Instant::now())))
     }
 
     async fn look(&mut self) -> Result<(), ReplicateError> {

@@ -73,6 +73,7 @@ impl Uploads {
             return Ok(());
         };
         self.behind.taken();
+        self.status.send_modify(|status| status.taken = index);
         let time = boundary.time();
         let bytes = match archiver.put_pages(boundary).await? {
             Put::File(bytes) | Put::Generation(bytes) => bytes,

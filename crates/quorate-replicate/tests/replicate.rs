@@ -9,7 +9,7 @@ use quorate_archive::objects::{Memory, Trouble};
 use quorate_archive::restore::{Target, clusters};
 use quorate_archive::{ArchiveError, Objects};
 use quorate_env::{Env, Instant, JoinHandle, timeout};
-use quorate_replicate::{Options, ReplicateError, Status, replicate, restore_pages};
+use quorate_replicate::{Options, ReplicateError, Status, Syncs, replicate, restore_pages};
 use tempfile::TempDir;
 use tokio::sync::{oneshot, watch};
 
@@ -225,6 +225,57 @@ fn a_wal_that_grows_fast_is_begun_anew_often_between_two_boundaries() {
         }
         running.stop().await.unwrap();
         world.check().await;
+    });
+}
+
+#[test]
+fn what_was_committed_before_a_request_is_archived_without_waiting() {
+    block_on(async {
+        let mut world = World::new();
+        let syncs = Syncs::default();
+        let interval = DEADLINE * 60;
+        let mut running = world.start_with(Options { interval, syncs: syncs.clone(), ..World::options() });
+        for _ in 0..10 {
+            world.write();
+            let number = syncs.ask();
+            running.until(|status| status.synced >= number).await;
+            world.check().await;
+        }
+        // While the store fails, nothing is done, and nothing is forgotten.
+        world.memory.set_troubles(|_, _| Trouble { is_refused: true, ..Trouble::default() });
+        world.write();
+        let number = syncs.ask();
+        let failed = running.until(|status| status.errors > 0).await;
+        assert!(failed.synced < number && failed.taken > failed.boundary, "{failed:?}");
+        world.memory.end_troubles();
+        running.until(|status| status.synced >= number).await;
+        world.check().await;
+        running.stop().await.unwrap();
+    });
+}
+
+#[test]
+fn after_the_end_no_file_of_the_database_is_open() {
+    let is_open = |path: &Path| {
+        let files = std::fs::read_dir("/proc/self/fd").unwrap();
+        let mut names = files.filter_map(|file| std::fs::read_link(file.unwrap().path()).ok());
+        names.any(|name| name.starts_with(path.parent().unwrap()))
+    };
+    block_on(async {
+        let mut world = World::new();
+        let running = world.start();
+        world.write();
+        running.stop().await.unwrap();
+        assert!(!is_open(&world.path));
+        // The end comes while pages are read and sent, and does not wait for the store.
+        let mut running = world.start_with(Options { stop_wait: Duration::ZERO, ..World::options() });
+        running.until(|status| status.boundary > 0).await;
+        world.memory.set_troubles(|_, _| Trouble { is_refused: true, ..Trouble::default() });
+        world.write();
+        running.until(|status| status.error.is_some()).await;
+        assert!(is_open(&world.path));
+        running.stop().await.unwrap_err();
+        assert!(!is_open(&world.path));
     });
 }
 
