@@ -17,6 +17,7 @@ use crate::recover::RecoverArgs;
 use crate::replicate::ReplicateArgs;
 use crate::restore::RestoreArgs;
 use crate::serve::ServeArgs;
+use crate::sidecar::SidecarArgs;
 use crate::sql::SqlArgs;
 use crate::status::StatusArgs;
 use crate::users::UsersArgs;
@@ -55,6 +56,8 @@ pub enum Command {
     Restore(RestoreArgs),
     /// Archive a SQLite database of another application while it is being written
     Replicate(ReplicateArgs),
+    /// Ask a running `quorate replicate`: list, info, sync, stop, start, register, unregister
+    Sidecar(SidecarArgs),
     /// List and change the members of a cluster: list, add, remove, replace, transfer
     Members(MembersArgs),
     /// List and change the users of a cluster: list, add, remove, role, passwd, token

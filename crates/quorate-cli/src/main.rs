@@ -43,6 +43,7 @@ mod replicate;
 mod restore;
 mod serve;
 mod settings;
+mod sidecar;
 mod sql;
 mod status;
 mod stop;
@@ -73,6 +74,7 @@ async fn main() -> ExitCode {
             Ok(code) => return code,
             Err(error) => Err(error),
         },
+        Command::Sidecar(args) => sidecar::run(args).await,
         Command::Status(args) => status::run(args).await,
         Command::Backup(args) => backup::run(args).await,
         Command::Archive(args) => archive::run(args).await,

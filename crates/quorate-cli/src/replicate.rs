@@ -9,17 +9,20 @@ use std::time::Duration;
 
 use clap::Args;
 use quorate_env::Env;
-use quorate_replicate::{Options, Status};
-use quorate_server::config::LogConfig;
+use quorate_env::net::OWNER_ONLY;
+use quorate_replicate::Options;
 use tokio::process::{Child, Command};
-use tokio::sync::watch;
 
+use self::config::{Config, Entry};
+use self::control::{Requests, Socket};
 use self::observed::Observed;
 use crate::backups::{StoreArgs, time};
 use crate::error::{Context as _, Error, Result};
-use crate::{log, output, restore, stop};
+use crate::{log, output, stop};
 
 mod config;
+pub mod control;
+mod database;
 mod litestream;
 mod many;
 mod observed;
@@ -33,7 +36,7 @@ Examples:
   quorate replicate app.db file:///mnt/archive --once
   quorate replicate app.db file:///mnt/archive --keep-for 30d --exec './app --port 8080'
   quorate replicate --config replicate.toml --metrics 127.0.0.1:9090
-  quorate replicate --config litestream.yml
+  quorate replicate --config litestream.yml --socket /run/quorate/replicate.sock
   quorate restore file:///mnt/archive --at latest --plain -o app.db
 
 It runs beside the application, which goes on as before, and archives what has changed within a second. The database is
@@ -64,6 +67,9 @@ pub struct ReplicateArgs {
     /// Show metrics and health over HTTP at this address, such as 127.0.0.1:9090
     #[arg(long, value_name = "HOST:PORT")]
     metrics: Option<String>,
+    /// Let `quorate sidecar` and others control it by this Unix socket, which only this user can open
+    #[arg(long, value_name = "PATH", conflicts_with = "once")]
+    socket: Option<PathBuf>,
     /// Archive the databases and directories in this file, which may be a litestream.yml (see docs/replicate.md)
     #[arg(long, value_name = "FILE", conflicts_with_all = ["interval", "keep_for", "cluster", "credentials_file"])]
     config: Option<PathBuf>,
@@ -77,11 +83,11 @@ pub struct ReplicateArgs {
 
 /// Runs the command. The exit code is that of the command of `--exec`, if there is one.
 pub async fn run(args: &ReplicateArgs) -> Result<ExitCode> {
-    let config = args.config.as_deref().map(config::read).transpose()?;
-    log::begin(config.as_ref().map_or_else(LogConfig::default, |config| config.log))?;
+    let config = args.configured()?;
+    log::begin(config.log)?;
     let env = Env::real();
     let mut signals = stop::Stop::take(false)?;
-    let configured = config.as_ref().and_then(|config| config.exec.as_ref()).filter(|_| !args.once);
+    let configured = config.exec.as_ref().filter(|_| !args.once);
     let mut child = args.exec.as_ref().or(configured).map(|command| start(command)).transpose()?;
     let (mut ended, is_hurried) = (Ok(ExitCode::SUCCESS), Cell::new(false));
     let until = async {
@@ -101,13 +107,12 @@ pub async fn run(args: &ReplicateArgs) -> Result<ExitCode> {
         is_hurried.set(true);
     };
     let observed = Observed::default();
-    let listen = args.metrics.as_ref().or(config.as_ref().and_then(|config| config.metrics.as_ref()));
     let replicated = async {
-        let _port = observed.show(&env, listen.map(String::as_str)).await?;
-        match &config {
-            Some(config) => many::replicate(&env, config, &observed, until).await,
-            None => one(&env, args, &observed, until).await,
-        }
+        let _port = observed.show(&env, config.metrics.as_deref()).await?;
+        let mut requests = Requests::open(&env, config.socket.as_ref().filter(|_| !args.once)).await?;
+        let replicated = many::replicate(&env, &config, &observed, &mut requests, until).await;
+        requests.close().await;
+        replicated
     };
     let replicated = tokio::select! {
         biased;
@@ -133,22 +138,33 @@ pub async fn run(args: &ReplicateArgs) -> Result<ExitCode> {
     ended
 }
 
-/// Archives the database of the arguments. Returns what to tell about it.
-async fn one(env: &Env, args: &ReplicateArgs, observed: &Observed, until: impl Future<Output = ()>) -> Result<String> {
-    let missing = || Error::new("name a database and a URL, or --config");
-    let (database, url) = args.database.as_ref().zip(args.url.as_ref()).ok_or_else(missing)?;
-    let objects = observed.counted(args.store.open(url)?);
-    let options = Options {
-        interval: args.interval,
-        keep: args.keep_for,
-        cluster: args.cluster.as_deref().map(restore::cluster).transpose()?.map(|cluster| cluster.0),
-        ..Options::default()
-    };
-    let (sender, status) = watch::channel(Status::default());
-    observed.add(database, status.clone());
-    quorate_replicate::replicate(env, database, objects, options, sender, until).await.map_err(Error::of)?;
-    let Status { boundary, boundaries, bytes, .. } = status.borrow().clone();
-    Ok(format!("boundary {boundary}: {boundaries} boundaries with {bytes} bytes were archived\n"))
+impl ReplicateArgs {
+    /// Returns what to archive, and how: what the arguments say, or the configuration that they name.
+    fn configured(&self) -> Result<Config> {
+        let mut config = match &self.config {
+            Some(file) => config::read(file)?,
+            None => self.one()?,
+        };
+        config.metrics = self.metrics.clone().or(config.metrics);
+        let socket = self.socket.clone().map(|path| Socket { path, mode: OWNER_ONLY });
+        config.socket = socket.or(config.socket);
+        Ok(config)
+    }
+
+    /// Returns the configuration with the only database of the arguments.
+    fn one(&self) -> Result<Config> {
+        let missing = || Error::new("name a database and a URL, or --config");
+        let (database, url) = self.database.as_ref().zip(self.url.as_ref()).ok_or_else(missing)?;
+        let defaults = Entry {
+            interval: self.interval,
+            keep_for: self.keep_for,
+            credentials_file: self.store.credentials_file.clone(),
+            ..Entry::default()
+        };
+        let (path, url, cluster) = (database.clone(), url.clone(), self.cluster.clone());
+        let databases = vec![Entry { path, url, cluster, ..defaults.clone() }];
+        Ok(Config { databases, defaults, is_vital: true, ..Config::default() })
+    }
 }
 
 fn start(command: &str) -> Result<Child> {

@@ -15,74 +15,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
 use rusqlite::Connection;
+use support::archived::{Lines, World, values};
 use support::{litestream, quorate, succeeded};
-use tempfile::TempDir;
 
-/// A database, whose application is this process, and a place for its archive.
-struct World {
-    dir: TempDir,
-    application: Connection,
-}
-
-impl World {
-    fn new() -> Self {
-        let dir = TempDir::new().unwrap();
-        std::fs::create_dir(dir.path().join("archive")).unwrap();
-        let application = Connection::open(dir.path().join("app.db")).unwrap();
-        application.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE t (v TEXT)").unwrap();
-        Self { dir, application }
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.dir.path().join(name).to_str().unwrap().to_owned()
-    }
-
-    fn url(&self) -> String {
-        format!("file://{}", self.path("archive"))
-    }
-
-    fn write(&self, value: &str) {
-        self.application.execute("INSERT INTO t VALUES (?1)", [value]).unwrap();
-    }
-
-    /// Returns the values in what is restored.
-    fn restored(&self) -> String {
-        self.restored_from(&self.url())
-    }
-
-    fn restored_from(&self, url: &str) -> String {
-        let file = self.path("restored.db");
-        succeeded(&quorate(&["restore", url, "--at", "latest", "--plain", "-o", &file]));
-        let values = values(Path::new(&file));
-        std::fs::remove_file(&file).unwrap();
-        values
-    }
-
-    /// Whether there is something to restore.
-    fn has_boundary(&self) -> bool {
-        Self::has_boundary_at(&self.url())
-    }
-
-    fn has_boundary_at(url: &str) -> bool {
-        quorate(&["restore", url, "--at", "latest", "--dry-run"]).status.success()
-    }
-
-    /// The replica of Litestream in the archive.
-    fn replica(&self) -> PathBuf {
-        let cluster = std::fs::read_dir(self.path("archive")).unwrap().next().unwrap().unwrap();
-        cluster.path().join("00000001")
-    }
-}
-
-fn values(file: &Path) -> String {
-    let connection = Connection::open(file).unwrap();
-    connection.query_row("SELECT group_concat(v) FROM (SELECT v FROM t ORDER BY rowid)", [], |row| row.get(0)).unwrap()
-}
-
+/// Returns `quorate replicate` with a short interval.
 fn replicate(world: &World, more: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
-    command.args(["replicate", &world.path("app.db"), &world.url(), "--interval", "20ms"]).args(more);
-    command
+    world.replicate(&[&["--interval", "20ms"], more].concat())
 }
 
 #[test]
@@ -244,42 +182,6 @@ fn a_second_signal_ends_the_process_at_once() {
     process.signal(rustix::process::Signal::INT);
     process.until("ended at once by a second signal");
     assert_eq!(process.child.wait().unwrap().code(), Some(1));
-}
-
-/// A process, and what it says.
-struct Lines {
-    child: Child,
-    said: std::io::BufReader<std::process::ChildStderr>,
-}
-
-impl Lines {
-    fn of(mut command: Command) -> Self {
-        let mut child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
-        let said = std::io::BufReader::new(child.stderr.take().unwrap());
-        Self { child, said }
-    }
-
-    /// Returns the next line with this text.
-    fn until(&mut self, text: &str) -> String {
-        use std::io::BufRead as _;
-        let mut line = String::new();
-        while !line.contains(text) {
-            line.clear();
-            assert_ne!(self.said.read_line(&mut line).unwrap(), 0, "it ended without '{text}'");
-        }
-        line
-    }
-
-    fn signal(&self, signal: rustix::process::Signal) {
-        support::signal(self.child.id().try_into().unwrap(), signal);
-    }
-}
-
-impl Drop for Lines {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 /// Returns the answer to a request, with its head.

@@ -23,11 +23,13 @@ pub use quorate_http::port::{CONNECTIONS_MAX, STOP_TIME_MAX};
 pub use crate::ask::ANSWER_TIME_MAX;
 use crate::ask::Asks;
 use answers::Page;
+pub use controlled::{CONTROL_BODY_BYTES_MAX, Controlled, Refusal, control};
 pub use proxy::{CLUSTER_TIME_MAX, Proxy};
 use view::NodeView;
 pub use watched::{Watched, watch};
 
 mod answers;
+mod controlled;
 mod proxy;
 mod view;
 mod watched;

@@ -164,6 +164,18 @@ impl FromStr for Location {
     }
 }
 
+impl Location {
+    /// Returns the location of a place below this one; see [`Store::below`](super::Store::below).
+    #[must_use]
+    pub fn below(&self, name: &str) -> Self {
+        let parts = || name.split('/').filter(|part| !part.is_empty());
+        match self.kind {
+            Kind::Dir => Self { dir: parts().fold(self.dir.clone(), |dir, part| dir.join(part)), ..self.clone() },
+            _ => Self { prefix: parts().fold(self.prefix.clone(), |path, part| path.join(part)), ..self.clone() },
+        }
+    }
+}
+
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.kind == Kind::Dir {

@@ -10,9 +10,11 @@ use std::time::Duration;
 
 use quorate::config::{ConfigError, Key, Schema, Shown, Sources, time};
 use quorate_backup::store::{Location, Store};
+use quorate_env::net::OWNER_ONLY;
 use quorate_server::config::LogConfig;
 use toml::{Table, Value};
 
+use super::control::Socket;
 use super::{INTERVAL_MIN, Options, litestream};
 use crate::error::{Context as _, Error, Result};
 use crate::restore;
@@ -27,6 +29,9 @@ const DIRECTORY: &str = "directory";
 /// The key before the tables that says where metrics are shown.
 const METRICS: &str = "metrics";
 
+/// The key before the tables that names the control socket.
+const SOCKET: &str = "socket";
+
 /// The keys that count for all tables when they are before the first.
 const SHARED: [&str; 3] = ["interval", "keep_for", "credentials_file"];
 
@@ -39,6 +44,12 @@ pub struct Config {
     pub exec: Option<String>,
     /// Where metrics are shown, if the configuration says so.
     pub metrics: Option<String>,
+    /// Where the control socket is, if the configuration says so.
+    pub socket: Option<Socket>,
+    /// What counts for databases that are registered while the process runs, beside their path and URL.
+    pub defaults: Entry,
+    /// Whether the process ends if one of `databases` can't be archived.
+    pub is_vital: bool,
     pub log: LogConfig,
 }
 
@@ -208,13 +219,11 @@ pub fn read(file: &Path) -> Result<Config> {
 fn parse(text: &str, base: &Path) -> Result<Config> {
     let mut shared: Table = text.parse().map_err(|error: toml::de::Error| Error::of(error))?;
     let (databases, directories) = (tables(&mut shared, DATABASE)?, tables(&mut shared, DIRECTORY)?);
-    let metrics = shared.remove(METRICS).map(|value| match value {
-        Value::String(listen) => Ok(listen),
-        _ => Err(Error::new(format!("'{METRICS}' must be an address such as \"127.0.0.1:9090\""))),
-    });
-    let metrics = metrics.transpose()?;
+    let metrics = text_of(&mut shared, METRICS, "an address such as \"127.0.0.1:9090\"")?;
+    let socket = text_of(&mut shared, SOCKET, "a path such as \"replicate.sock\"")?;
+    let socket = socket.map(|path| Socket { path: base.join(path), mode: OWNER_ONLY });
     if let Some(key) = shared.keys().find(|key| !SHARED.contains(&key.as_str())) {
-        let known = format!("{METRICS}, {}", SHARED.join(", "));
+        let known = format!("{METRICS}, {SOCKET}, {}", SHARED.join(", "));
         return Err(Error::new(format!(
             "the key '{key}' is not known here: write [[{DATABASE}]] and [[{DIRECTORY}]], and before them {known}"
         )));
@@ -237,7 +246,8 @@ fn parse(text: &str, base: &Path) -> Result<Config> {
         tables.into_iter().zip(1..).map(read).collect()
     };
     let (databases, directories) = (entries(databases, DATABASE)?, entries(directories, DIRECTORY)?);
-    let config = Config { databases, directories, metrics, ..Config::default() };
+    let defaults = defaults(&shared)?.within(base);
+    let config = Config { databases, directories, metrics, socket, defaults, ..Config::default() };
     check(&config, "[[database]] or [[directory]]")?;
     Ok(config)
 }
@@ -261,6 +271,22 @@ pub fn check(config: &Config, names: &str) -> Result<()> {
         return Err(Error::new(format!("'path' {} is there twice", entry.path.display())));
     }
     Ok(())
+}
+
+/// Returns what counts for a database that is in no table.
+fn defaults(shared: &Table) -> Result<Entry> {
+    let unnamed = ["path", "url"].map(|key| (key.to_owned(), Value::String(String::new())));
+    let table: Table = shared.clone().into_iter().chain(unnamed).collect();
+    Sources::new().text(&table.to_string()).and_then(|sources| sources.read::<Entry>()).map_err(Error::of)
+}
+
+/// Takes the text with a name out of the configuration.
+fn text_of(table: &mut Table, name: &str, what: &str) -> Result<Option<String>> {
+    let text = |value| match value {
+        Value::String(text) => Ok(text),
+        _ => Err(Error::new(format!("'{name}' must be {what}"))),
+    };
+    table.remove(name).map(text).transpose()
 }
 
 /// Takes the tables with a name out of the configuration.
@@ -288,10 +314,13 @@ mod tests {
 
     #[test]
     fn tables_inherit_what_is_before_them() {
-        let text = "interval = \"2 s\"\nmetrics = \"localhost:1\"\nkeep_for = \"7 d\"\n[[database]]\npath = \"a.db\"\nurl = \"s3://b/a\"\n\
+        let text = "interval = \"2 s\"\nmetrics = \"localhost:1\"\nsocket = \"s\"\nkeep_for = \"7 d\"\n[[database]]\npath = \"a.db\"\nurl = \"s3://b/a\"\n\
                     [[directory]]\npath = \"/t\"\npattern = \"*.db\"\nurl = \"archive\"\ninterval = \"500 ms\"";
-        let Config { databases, directories, metrics, .. } = parse(text, Path::new("/etc/q")).unwrap();
+        let Config { databases, directories, metrics, socket, defaults, .. } =
+            parse(text, Path::new("/etc/q")).unwrap();
         assert_eq!(metrics.as_deref(), Some("localhost:1"));
+        assert_eq!(socket, Some(Socket { path: "/etc/q/s".into(), mode: 0o600 }));
+        assert_eq!((defaults.interval, defaults.keep_for), (databases[0].interval, databases[0].keep_for));
         assert_eq!(databases[0].path, Path::new("/etc/q/a.db"));
         assert_eq!(databases[0].options().unwrap().interval, Duration::from_secs(2));
         assert_eq!((&*directories[0].url, &*directories[0].path), ("/etc/q/archive", Path::new("/t")));
@@ -306,6 +335,7 @@ mod tests {
             ("", "nothing to archive"),
             ("url = \"s3://b\"", "the key 'url' is not known here"),
             ("metrics = 9090", "'metrics' must be an address"),
+            ("socket = true", "'socket' must be a path"),
             ("[database]\npath = \"a\"", "write [[database]]"),
             ("[[database]]\npath = \"a\"", "[[database]] 1: 'url' is missing"),
             ("[[database]]\npath = \"a\"\nurl = \"ftp://b\"", "'url': ftp://"),

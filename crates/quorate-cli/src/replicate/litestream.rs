@@ -8,11 +8,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use quorate_backup::store::Location;
+use quorate_env::net::OWNER_ONLY;
 use quorate_server::config::{LogConfig, LogFormat, LogLevel};
 use url::Url;
 
 use self::yaml::Section;
 use super::config::{Config, Entry, Secrets, check};
+use super::control::Socket;
 use super::{INTERVAL_MIN, Options};
 use crate::error::{Error, Result};
 
@@ -26,6 +28,9 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How often Litestream takes a snapshot if nothing else is said, which is how often there is one here.
 const SNAPSHOT_INTERVAL: Duration = Duration::from_secs(24 * 3600);
+
+/// Where Litestream's control socket is if nothing else is said.
+const SOCKET: &str = "/var/run/litestream.sock";
 
 /// The keys of a replica that count for all when they are at the top.
 const INHERITED: [&str; 13] = [
@@ -122,13 +127,9 @@ pub fn parse(text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Co
     };
     top.only("verify-compaction", false, "each restore is verified by checksums of all pages")?;
     top.only("auto-recover", false, "nothing is kept on this machine that would have to be recovered")?;
-    if let Some(mut socket) = top.section("socket")? {
-        socket.only("enabled", false, "there is no control socket here")?;
-        // Without a socket, these mean nothing.
-        socket.split_off(&["path", "permissions"]);
-        socket.end(&[])?;
-    }
-    let mut config = Config { log, exec, metrics, ..Config::default() };
+    let socket = socket(&mut top, &shared)?;
+    let defaults = shared.defaults()?;
+    let mut config = Config { log, exec, metrics, socket, defaults, ..Config::default() };
     for database in top.sections("dbs")? {
         let entry = shared.entry(database)?;
         if entry.pattern.is_some() { &mut config.directories } else { &mut config.databases }.push(entry);
@@ -160,6 +161,15 @@ fn retention(top: &mut Section) -> Result<Option<Duration>> {
     Ok(keep_for)
 }
 
+/// Returns where the control socket is, if it is enabled.
+fn socket(top: &mut Section, shared: &Shared<'_>) -> Result<Option<Socket>> {
+    let Some(mut section) = top.section("socket")? else { return Ok(None) };
+    let (is_enabled, path, mode) = (section.flag("enabled")?, section.text("path")?, section.mode("permissions")?);
+    section.end(&[])?;
+    let path = shared.absolute(path.as_deref().unwrap_or(SOCKET))?;
+    Ok((is_enabled == Some(true)).then(|| Socket { path, mode: mode.unwrap_or(OWNER_ONLY) }))
+}
+
 fn log(mut section: Section) -> Result<LogConfig> {
     let level = match section.text("level")?.map(|level| level.to_lowercase()).as_deref() {
         None | Some("info") => LogLevel::Info,
@@ -187,6 +197,14 @@ struct Shared<'a> {
 }
 
 impl Shared<'_> {
+    /// Returns what counts for a database that is registered later. Its credentials are those of the environment.
+    fn defaults(&self) -> Result<Entry> {
+        let mut replica = Section::default();
+        replica.inherit(&self.replica);
+        let (interval, keep_for, stop_wait) = (interval(&mut replica)?, self.keep_for, Some(self.stop_wait));
+        Ok(Entry { interval, keep_for, stop_wait, ..Entry::default() })
+    }
+
     /// Reads a database, or a directory of databases.
     fn entry(&self, mut database: Section) -> Result<Entry> {
         let (path, dir) = (database.text("path")?, database.text("dir")?);
@@ -237,10 +255,7 @@ impl Shared<'_> {
             _ => return Err(database.wrong("replica", "must be there, or 'replicas' with one item")),
         };
         replica.inherit(&self.replica);
-        let interval = replica.time("sync-interval")?.unwrap_or(Options::default().interval);
-        if interval < INTERVAL_MIN {
-            return Err(replica.wrong("sync-interval", format!("must be at least {INTERVAL_MIN:?}")));
-        }
+        let interval = interval(&mut replica)?;
         replica.only("auto-recover", false, "nothing is kept on this machine that would have to be recovered")?;
         let place = self.place(&mut replica)?;
         replica.end(REFUSED_OF_REPLICA)?;
@@ -293,6 +308,15 @@ impl Shared<'_> {
         let path = home.map_or_else(|| PathBuf::from(path), |(below, home)| Path::new(&home).join(below));
         std::path::absolute(path).map_err(Error::of)
     }
+}
+
+/// Returns how often changes go to a replica.
+fn interval(replica: &mut Section) -> Result<Duration> {
+    let interval = replica.time("sync-interval")?.unwrap_or(Options::default().interval);
+    if interval < INTERVAL_MIN {
+        return Err(replica.wrong("sync-interval", format!("must be at least {INTERVAL_MIN:?}")));
+    }
+    Ok(interval)
 }
 
 /// Where a replica is.

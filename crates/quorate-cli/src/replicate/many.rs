@@ -6,28 +6,31 @@
 //!   locks.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::pending;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorate::archive::{ArchiveError, Objects};
+use futures_util::FutureExt as _;
 use quorate_backup::store::Store;
 use quorate_env::disk::Disk;
-use quorate_env::{Env, JoinHandle, timeout};
-use quorate_replicate::{Options, ReplicateError, Status, Turns};
+use quorate_env::{Env, Instant, sleep};
+use quorate_replicate::{Options, Status, Turns};
+use quorate_server::http::Refusal;
+use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::config::{Config, DATABASES_MAX, Entry, matches};
+use super::control::{Ask, Request, Requests};
+use super::database::{Database, Job, Pending, State};
 use super::observed::Observed;
 use crate::error::{Error, Result};
+use crate::utc;
 
 /// How often directories are searched for databases.
 const SEARCH_INTERVAL: Duration = Duration::from_secs(2);
-
-/// How long to wait before a database is tried again whose error would not pass by itself.
-const RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The most directories that are searched for databases below one.
 const FOLDERS_MAX: usize = 10_000;
@@ -35,22 +38,18 @@ const FOLDERS_MAX: usize = 10_000;
 /// What follows the last `-` in the names of the files that SQLite puts beside a database.
 const BESIDE: [&str; 3] = ["wal", "shm", "journal"];
 
-/// Archives what a configuration names until `until` is ready, and then once more. Returns what to tell about it.
+/// Archives what a configuration names until `until` is ready, and then once more. Meanwhile, it does what is asked
+/// for. Returns what to tell about it.
 pub async fn replicate(
     env: &Env,
     config: &Config,
     observed: &Observed,
+    requests: &mut Requests,
     until: impl Future<Output = ()>,
 ) -> Result<String> {
-    let mut running = Running {
-        env: env.clone(),
-        observed: observed.clone(),
-        turns: Turns::default(),
-        databases: BTreeMap::new(),
-        is_full: false,
-    };
+    let mut running = Running::new(env, config, observed);
     for entry in &config.databases {
-        running.start(&entry.path, &entry.path, entry, entry.open()?)?;
+        running.start(&entry.path, &entry.path, entry, Place::of(entry.open()?))?;
     }
     let directories: Vec<_> =
         config.directories.iter().map(|entry| Ok((entry, entry.open()?))).collect::<Result<_>>()?;
@@ -61,33 +60,87 @@ pub async fn replicate(
             running.search(entry, store).await?;
         }
         is_first = false;
-        if timeout(SEARCH_INTERVAL, &mut until).await.is_ok() {
-            return running.stop().await;
+        let mut pause = pin!(sleep(SEARCH_INTERVAL));
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut until => return running.stop(requests).await,
+                () = running.vital.ended() => return running.stop(requests).await,
+                request = requests.next() => running.answer(request),
+                () = &mut pause => break,
+            }
         }
     }
 }
 
 /// The databases that are archived.
-struct Running {
+struct Running<'a> {
     env: Env,
     observed: Observed,
     turns: Turns,
+    began: Instant,
+    began_at: u64,
     /// By the path without links.
     databases: BTreeMap<PathBuf, Database>,
-    /// Whether it was told that there are too many.
+    /// The one that the process ends with.
+    vital: Vital,
+    /// How those that are registered are archived.
+    defaults: &'a Entry,
+    /// Those in directories that were unregistered.
+    unregistered: BTreeSet<PathBuf>,
     is_full: bool,
+    is_vital: bool,
 }
 
-/// A database that is archived.
-struct Database {
-    /// Its name in the configuration, or the directory where it was found.
-    origin: PathBuf,
-    stop: watch::Sender<bool>,
-    task: JoinHandle<Result<(), ReplicateError>>,
-    status: watch::Receiver<Status>,
+/// Where the archive of a database is.
+struct Place {
+    store: Store,
+    /// Without credentials.
+    url: String,
 }
 
-impl Running {
+impl Place {
+    fn of(store: Store) -> Self {
+        Self { url: store.location().to_string(), store }
+    }
+
+    fn below(store: &Store, name: &str) -> Self {
+        Self { url: store.location().below(name).to_string(), store: store.below(name) }
+    }
+}
+
+/// What becomes of the database that the process ends with, if there is one.
+#[derive(Default)]
+struct Vital(Option<watch::Receiver<State>>);
+
+impl Vital {
+    /// Waits until it has ended although nobody had asked for it.
+    async fn ended(&mut self) {
+        let Some(state) = &mut self.0 else { return pending().await };
+        if state.wait_for(|state| matches!(state, State::Ended { is_asked: false, .. })).await.is_err() {
+            // It was unregistered.
+            pending().await
+        }
+    }
+}
+
+impl<'a> Running<'a> {
+    fn new(env: &Env, config: &'a Config, observed: &Observed) -> Self {
+        Self {
+            env: env.clone(),
+            observed: observed.clone(),
+            turns: Turns::default(),
+            began: Instant::now(),
+            began_at: env.unix_nanos(),
+            databases: BTreeMap::new(),
+            vital: Vital::default(),
+            defaults: &config.defaults,
+            unregistered: BTreeSet::new(),
+            is_full: false,
+            is_vital: config.is_vital,
+        }
+    }
+
     /// Begins to archive the databases in a directory that are not archived yet, and ends with those that are gone.
     async fn search(&mut self, entry: &Entry, store: &Store) -> Result<()> {
         let (disk, searched) = (Arc::clone(self.env.disk()), entry.clone());
@@ -104,21 +157,25 @@ impl Running {
             let is_kept = database.origin != entry.path || found.contains(path);
             if !is_kept {
                 // There is nothing left of it to archive.
-                database.task.abort();
+                database.abort();
                 self.observed.remove(path);
             }
             is_kept
         });
+        self.unregistered.retain(|path| !path.starts_with(resolved(&entry.path)) || found.contains(path));
         for name in names {
-            self.start(&entry.path.join(&name), &entry.path, entry, store.below(&place_of(&name)))?;
+            let path = entry.path.join(&name);
+            if !self.unregistered.contains(&resolved(&path)) {
+                self.start(&path, &entry.path, entry, Place::below(store, &place_of(&name)))?;
+            }
         }
         Ok(())
     }
 
     /// Begins to archive a database, unless it is archived already.
-    fn start(&mut self, path: &Path, origin: &Path, entry: &Entry, store: Store) -> Result<()> {
-        let database = resolved(path);
-        if self.databases.contains_key(&database) {
+    fn start(&mut self, path: &Path, origin: &Path, entry: &Entry, place: Place) -> Result<()> {
+        let path = resolved(path);
+        if self.databases.contains_key(&path) {
             return Ok(());
         }
         if self.databases.len() >= DATABASES_MAX {
@@ -127,61 +184,128 @@ impl Running {
             }
             return Ok(());
         }
-        let options = Options { turns: self.turns.clone(), ..entry.options()? };
-        let (sender, status) = watch::channel(Status::default());
-        let (stop, stopped) = watch::channel(false);
-        tracing::info!(database = %database.display(), "archives the database");
-        self.observed.add(&database, status.clone());
-        let objects = self.observed.counted(store);
-        let archived = archive(self.env.clone(), database.clone(), objects, options, sender, stopped);
-        let task = self.env.spawn(archived);
-        self.databases.insert(database, Database { origin: origin.to_owned(), stop, task, status });
+        let is_vital = self.is_vital && self.vital.0.is_none();
+        let job = Job {
+            env: self.env.clone(),
+            path: path.clone(),
+            url: place.url,
+            objects: self.observed.counted(place.store),
+            options: Options { turns: self.turns.clone(), ..entry.options()? },
+            is_vital,
+        };
+        tracing::info!(database = %path.display(), "archives the database");
+        let database = Database::begin(job, origin);
+        if is_vital {
+            self.vital = Vital(Some(database.state()));
+        }
+        self.observed.add(&path, database.status());
+        self.databases.insert(path, database);
         Ok(())
     }
 
+    /// Does what is asked for, and answers.
+    fn answer(&mut self, Request { ask, answer }: Request) {
+        self.databases.retain(|_, database| !database.has_left());
+        // If this fails, nobody waits for the answer any more.
+        let _ = answer.send(self.decide(ask));
+    }
+
+    fn decide(&mut self, ask: Ask) -> Result<Pending, Refusal> {
+        let now = |value: Value| Ok(async { Ok(value) }.boxed());
+        match ask {
+            Ask::List => now(json!({"databases": self.databases.values().map(Database::shown).collect::<Vec<_>>()})),
+            Ask::Info => now(self.info()),
+            Ask::Sync { path, limit } => self.named(&path)?.1.sync(limit),
+            Ask::Start { path } => {
+                let (path, database) = self.named(&path)?;
+                let (started, status) = (database.start()?, database.status());
+                self.observed.add(&path, status);
+                now(started)
+            }
+            Ask::Stop { path, limit } => {
+                let (path, database) = self.named(&path)?;
+                let stopped = database.stop(limit, false);
+                self.observed.remove(&path);
+                Ok(stopped)
+            }
+            Ask::Unregister { path, limit } => {
+                let (path, database) = self.named(&path)?;
+                let (stopped, is_found) = (database.stop(limit, true), database.origin != path);
+                self.observed.remove(&path);
+                self.unregistered.extend(is_found.then_some(path));
+                Ok(stopped)
+            }
+            Ask::Register { path, url } => now(self.register(&path, url)?),
+        }
+    }
+
+    fn info(&self) -> Value {
+        json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "pid": std::process::id(),
+            "started_at": utc::text(self.began_at),
+            "uptime_seconds": self.began.elapsed().as_secs(),
+            "databases": self.databases.len(),
+        })
+    }
+
+    /// Returns a database, with its path without links.
+    fn named(&mut self, path: &Path) -> Result<(PathBuf, &mut Database), Refusal> {
+        let path = resolved(path);
+        let unknown = || {
+            let path = path.display();
+            Refusal::Unknown(format!("{path} is not among the databases: list shows them, and register adds one"))
+        };
+        let database = self.databases.get_mut(&path).ok_or_else(unknown)?;
+        Ok((path, database))
+    }
+
+    /// Begins to archive a database that is in no configuration.
+    fn register(&mut self, path: &Path, url: String) -> Result<Value, Refusal> {
+        let (database, malformed) = (resolved(path), |error: Error| Refusal::Malformed(error.to_string()));
+        let entry = Entry { path: database.clone(), url, ..self.defaults.clone() };
+        let place = Place::of(entry.open().map_err(malformed)?);
+        entry.options().map_err(malformed)?;
+        let (shown, conflict) = (database.display(), |why: String| Err(Refusal::Conflict(why)));
+        if let Some(known) = self.databases.get(&database) {
+            return match known.check_not_leaving() {
+                Err(refusal) => Err(refusal),
+                Ok(()) if known.url() == place.url => Ok(json!({"status": "already_registered", "path": database})),
+                Ok(()) => conflict(format!("{shown} goes to {} already: unregister it first", known.url())),
+            };
+        }
+        if self.databases.values().any(|known| known.url() == place.url) {
+            return conflict(format!("{} is used already: each database needs a place of its own", place.url));
+        }
+        if self.databases.len() >= DATABASES_MAX {
+            return conflict(format!("there are {DATABASES_MAX} databases already: use another process"));
+        }
+        if !database.is_file() {
+            return Err(Refusal::Unknown(format!("there is no file {shown}: create the database first")));
+        }
+        self.unregistered.remove(&database);
+        self.start(&database, &database, &entry, place).map_err(malformed)?;
+        Ok(json!({"status": "registered", "path": database}))
+    }
+
     /// Archives what has changed, and ends.
-    async fn stop(self) -> Result<String> {
+    async fn stop(self, requests: &mut Requests) -> Result<String> {
+        requests.refuse();
         for database in self.databases.values() {
-            database.stop.send_replace(true);
+            database.tell_to_stop();
         }
         let (mut text, mut failed) = (String::new(), Vec::new());
-        for (path, Database { task, status, .. }) in self.databases {
+        for database in self.databases.into_values() {
+            let (path, result) = database.ended().await;
             let path = path.display();
-            match task.await {
-                Ok(Ok(())) => text.push_str(&format!("{path}: boundary {}\n", status.borrow().boundary)),
-                Ok(Err(error)) => failed.push(format!("{path}: {error}")),
+            match result {
+                Ok(Status { boundary, boundaries, bytes, .. }) => text.push_str(&format!(
+                    "{path}: boundary {boundary}: {boundaries} boundaries with {bytes} bytes were archived\n"
+                )),
                 Err(error) => failed.push(format!("{path}: {error}")),
             }
         }
         if failed.is_empty() { Ok(text) } else { Err(Error::new(failed.join("\n"))) }
-    }
-}
-
-/// Archives a database until it is told to stop. After an error it begins anew, unless another process archives the
-/// database: two that take over from each other in turns would help nobody.
-async fn archive(
-    env: Env,
-    database: PathBuf,
-    objects: Arc<dyn Objects>,
-    options: Options,
-    status: watch::Sender<Status>,
-    mut stopped: watch::Receiver<bool>,
-) -> Result<(), ReplicateError> {
-    loop {
-        let mut stop = stopped.clone();
-        // If the sender is gone, nobody waits for the end.
-        let until = async move { drop(stop.wait_for(|is_stopped| *is_stopped).await) };
-        let (env, objects, options) = (&env, Arc::clone(&objects), options.clone());
-        let Err(error) = quorate_replicate::replicate(env, &database, objects, options, status.clone(), until).await
-        else {
-            return Ok(());
-        };
-        tracing::error!(database = %database.display(), %error, "the database is not archived");
-        let is_final = matches!(error, ReplicateError::Archive(ArchiveError::Fenced { .. }));
-        let is_stopped = timeout(RETRY_INTERVAL, stopped.wait_for(|is_stopped| *is_stopped || is_final)).await.is_ok();
-        if is_stopped {
-            return Err(error);
-        }
     }
 }
 
@@ -221,9 +345,10 @@ fn place_of(name: &str) -> String {
     name.bytes().map(encoded).collect()
 }
 
-/// Returns the path without links; the path itself where there is nothing yet.
+/// Returns the path without links; where there is nothing, that of the directory without links.
 fn resolved(path: &Path) -> PathBuf {
-    std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+    let of_folder = || Some(std::fs::canonicalize(path.parent()?).ok()?.join(path.file_name()?));
+    std::fs::canonicalize(path).ok().or_else(of_folder).unwrap_or_else(|| path.to_owned())
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+pub mod archived;
 pub mod faulty;
 pub mod s3;
 pub mod servers;

@@ -19,6 +19,7 @@ addr: ':9090'
 shutdown-sync-timeout: 5s
 snapshot: {interval: 24h, retention: 168h}
 logging: {level: WARN, type: json, stderr: true}
+socket: {enabled: true, permissions: 0660}
 dbs:
   - path: /var/lib/app.db
     min-checkpoint-page-count: 500
@@ -35,7 +36,9 @@ dbs:
         bucket: ${BUCKET}
         path: /all
 ";
-    let Config { databases, directories, exec, metrics, log } = read(text).unwrap();
+    let Config { databases, directories, exec, metrics, log, socket, defaults, .. } = read(text).unwrap();
+    assert_eq!(socket, Some(Socket { path: SOCKET.into(), mode: 0o660 }));
+    assert_eq!((defaults.keep_for, defaults.stop_wait), (Some(7 * RETENTION), Some(Duration::from_secs(5))));
     assert_eq!((exec.as_deref(), metrics.as_deref()), (Some("./app"), Some("0.0.0.0:9090")));
     assert_eq!((log.level, log.format), (LogLevel::Warn, LogFormat::Json));
     let database = &databases[0];
@@ -111,7 +114,8 @@ fn what_is_not_supported_is_an_error_that_names_the_key() {
         ("snapshot: {keep: 1h}", "", "", "'snapshot.keep' is not supported"),
         ("logging: {level: debug}", "", "", "'logging.level' is not supported"),
         ("logging: {stderr: false}", "", "", "'logging.stderr' can't be false"),
-        ("socket: {enabled: true}", "", "", "'socket.enabled' can't be true"),
+        ("socket: {enabled: true, permissions: 600}", "", "", "'socket.permissions' must be the mode of a file"),
+        ("socket: {enabled: false, port: 1}", "", "", "'socket.port'"),
         ("verify-compaction: true", "", "", "'verify-compaction' can't be true"),
         ("", "restore-if-db-not-exists: true", "", "'dbs[1].restore-if-db-not-exists' can't be true"),
         ("", "truncate-page-n: 100", "", "'dbs[1].truncate-page-n' is not supported"),

@@ -11,6 +11,9 @@ use crate::error::{Error, Result};
 /// What names the variable with the id of this process.
 const PROCESS_ID: &str = "PID";
 
+/// The mode of a file that lets everybody do everything.
+const MODE_MAX: u32 = 0o777;
+
 /// A mapping of the configuration.
 #[derive(Clone, Default)]
 pub struct Section {
@@ -22,9 +25,9 @@ pub struct Section {
 impl Section {
     /// Parses a file.
     pub fn parse(text: &str) -> Result<Self> {
-        let value: Option<Value> =
-            serde_saphyr::from_str_with_options(text, serde_saphyr::options! { with_snippet: false })
-                .map_err(Error::of)?;
+        // As in Go, 0600 is an octal number.
+        let options = serde_saphyr::options! { with_snippet: false, legacy_octal_numbers: true };
+        let value: Option<Value> = serde_saphyr::from_str_with_options(text, options).map_err(Error::of)?;
         Self::of(String::new(), value.unwrap_or_default())
     }
 
@@ -75,6 +78,15 @@ impl Section {
         let Some(value) = self.take(key) else { return Ok(None) };
         let count = value.as_u64().and_then(|count| u32::try_from(count).ok());
         count.map(Some).ok_or_else(|| self.wrong(key, "must be a number"))
+    }
+
+    /// Takes the mode of a file.
+    pub fn mode(&mut self, key: &str) -> Result<Option<u32>> {
+        let mode = self.count(key)?;
+        match mode.is_some_and(|mode| mode > MODE_MAX) {
+            true => Err(self.wrong(key, "must be the mode of a file, such as 0600")),
+            false => Ok(mode),
+        }
     }
 
     /// Takes a time such as `1m30s`.
