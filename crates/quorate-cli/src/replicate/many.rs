@@ -79,17 +79,17 @@ struct Running<'a> {
     observed: Observed,
     turns: Turns,
     began: Instant,
+    /// In nanoseconds since 1970.
     began_at: u64,
     /// By the path without links.
     databases: BTreeMap<PathBuf, Database>,
     /// The one that the process ends with.
     vital: Vital,
-    /// How those that are registered are archived.
-    defaults: &'a Entry,
+    config: &'a Config,
     /// Those in directories that were unregistered.
     unregistered: BTreeSet<PathBuf>,
+    /// Whether it was told that there are too many.
     is_full: bool,
-    is_vital: bool,
 }
 
 /// Where the archive of a database is.
@@ -134,10 +134,9 @@ impl<'a> Running<'a> {
             began_at: env.unix_nanos(),
             databases: BTreeMap::new(),
             vital: Vital::default(),
-            defaults: &config.defaults,
+            config,
             unregistered: BTreeSet::new(),
             is_full: false,
-            is_vital: config.is_vital,
         }
     }
 
@@ -184,7 +183,7 @@ impl<'a> Running<'a> {
             }
             return Ok(());
         }
-        let is_vital = self.is_vital && self.vital.0.is_none();
+        let is_vital = self.config.is_vital && self.vital.0.is_none();
         let job = Job {
             env: self.env.clone(),
             path: path.clone(),
@@ -219,6 +218,7 @@ impl<'a> Running<'a> {
             Ask::Start { path } => {
                 let (path, database) = self.named(&path)?;
                 let (started, status) = (database.start()?, database.status());
+                tracing::info!(database = %path.display(), "archives the database, as it was asked to");
                 self.observed.add(&path, status);
                 now(started)
             }
@@ -226,12 +226,16 @@ impl<'a> Running<'a> {
                 let (path, database) = self.named(&path)?;
                 let stopped = database.stop(limit, false);
                 self.observed.remove(&path);
+                tracing::info!(database = %path.display(), "stops archiving the database, as it was asked to");
                 Ok(stopped)
             }
             Ask::Unregister { path, limit } => {
                 let (path, database) = self.named(&path)?;
-                let (stopped, is_found) = (database.stop(limit, true), database.origin != path);
+                let stopped = database.stop(limit, true);
                 self.observed.remove(&path);
+                tracing::info!(database = %path.display(), "forgets the database, as it was asked to");
+                let mut directories = self.config.directories.iter();
+                let is_found = directories.any(|entry| path.starts_with(resolved(&entry.path)));
                 self.unregistered.extend(is_found.then_some(path));
                 Ok(stopped)
             }
@@ -263,7 +267,7 @@ impl<'a> Running<'a> {
     /// Begins to archive a database that is in no configuration.
     fn register(&mut self, path: &Path, url: String) -> Result<Value, Refusal> {
         let (database, malformed) = (resolved(path), |error: Error| Refusal::Malformed(error.to_string()));
-        let entry = Entry { path: database.clone(), url, ..self.defaults.clone() };
+        let entry = Entry { path: database.clone(), url, ..self.config.defaults.clone() };
         let place = Place::of(entry.open().map_err(malformed)?);
         entry.options().map_err(malformed)?;
         let (shown, conflict) = (database.display(), |why: String| Err(Refusal::Conflict(why)));
