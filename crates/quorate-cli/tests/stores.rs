@@ -17,12 +17,15 @@ use std::collections::BTreeSet;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::process::Command;
 
 use rustix::process::Signal;
 use serde_json::Value;
-use support::s3::{BUCKET, Kit, Moto, RECIPIENT, SECRET, http};
+use support::archived::{Lines, World, values};
+use support::faulty::{Fault, Faulty};
+use support::s3::{self, BUCKET, Kit, Moto, RECIPIENT, SECRET, http};
 use support::servers::Servers;
-use support::{Dev, failed, quorate, signal, succeeded, wait_until};
+use support::{Dev, QUORATE, failed, quorate, signal, succeeded, wait_until};
 use tempfile::TempDir;
 
 /// Backs a cluster up, encrypted; destroys all of its data; and restores it.
@@ -109,6 +112,44 @@ fn a_destroyed_cluster_comes_back_from_its_archive_in_s3() {
     let dev = Dev::start_in(dir, &[]);
     let found = dev.value(None, "SELECT count(*), sum(length(noise)), max(typeof(noise)) FROM kept");
     assert_eq!(found, format!("41,{},text", 40 * 900_000 + 8));
+}
+
+/// A side-car and the follower of its archive, with S3 between them, which is away for a moment.
+#[test]
+fn a_copy_follows_a_database_through_s3() {
+    let Some(moto) = Moto::start() else { return };
+    let (kit, world, faulty) = (Kit::new(), World::new(), Faulty::start(moto.port));
+    let (url, file) = (s3::url(BUCKET, faulty.port), kit.path("credentials"));
+    let store = [url.as_str(), "--credentials-file", &file];
+    let quick = ["--interval", "50ms"];
+    let side_car = [&["replicate", &world.path("app.db")], store.as_slice(), &quick].concat();
+    world.write("one");
+    let _side_car = Lines::of(command(&side_car));
+    let list = [&["restore", "--at", "latest", "--dry-run"], store.as_slice()].concat();
+    wait_until("an archive", || quorate(&list).status.success());
+
+    let (copy, plain) = (world.path("copy.db"), ["--plain", "--follow", "--follow-interval", "1s", "-o"]);
+    let _follower = Lines::of(command(&[&["restore"], store.as_slice(), &plain, &[&copy]].concat()));
+    let follows = |expected: &str| {
+        wait_until(&format!("a copy with {expected}"), || {
+            Path::new(&copy).exists() && values(Path::new(&copy)) == expected
+        });
+    };
+    follows("one");
+    faulty.set(Fault::Refused(503, "SlowDown"));
+    world.write("two");
+    wait_until("requests that fail", || faulty.spoiled() > 3);
+    faulty.set(Fault::None);
+    follows("one,two");
+    let restored = world.path("restored.db");
+    succeeded(&quorate(&[&["restore"], store.as_slice(), &["--at", "latest", "--plain", "-o", &restored]].concat()));
+    assert_eq!(values(Path::new(&restored)), "one,two");
+}
+
+fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(QUORATE);
+    command.args(args);
+    command
 }
 
 #[test]
