@@ -122,7 +122,8 @@ fn a_copy_follows_a_database_through_s3() {
     let (url, file) = (s3::url(BUCKET, faulty.port), kit.path("credentials"));
     let store = [url.as_str(), "--credentials-file", &file];
     let quick = ["--interval", "50ms"];
-    let side_car = [&["replicate", &world.path("app.db")], store.as_slice(), &quick].concat();
+    let database = world.path("app.db");
+    let side_car = [&["replicate", &database], store.as_slice(), &quick].concat();
     world.write("one");
     let _side_car = Lines::of(command(&side_car));
     let list = [&["restore", "--at", "latest", "--dry-run"], store.as_slice()].concat();
