@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! - Memory is bounded by [`AHEAD`] pieces of each file that is being read, its index, and a page.
-//! - A [patient](Patience) reader bears an outage of the store within its bound, and continues where it was.
+//! - A reader bears an outage of the store within its bound, and continues where it was.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -22,40 +22,27 @@ const PIECE_BYTES: u64 = 4 << 20;
 /// How many pieces of a file are asked for before they are needed.
 const AHEAD: usize = 4;
 
-/// How long a restore bears that the store does not answer: it may have read for an hour already.
-const OUTAGE_MAX: Duration = Duration::from_secs(600);
-
-/// The pauses between its attempts: the first, and the longest.
+/// The pauses between the attempts of a patient reader: the first, and the longest.
 const PAUSE_FIRST: Duration = Duration::from_secs(1);
 const PAUSE_LONGEST: Duration = Duration::from_secs(30);
 
-/// What a reader does when a request fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Patience {
-    /// It fails too: whoever has begun the work begins it anew.
-    Brief,
-    /// It tries again for [`OUTAGE_MAX`], if that may help.
-    Long,
-}
-
-impl Patience {
-    /// Reads an object or a range of it; returns `None` if there is no such object.
-    async fn read(
-        self,
-        objects: &dyn Objects,
-        key: &str,
-        range: Option<Range<u64>>,
-    ) -> Result<Option<Object>, ObjectsError> {
-        let (begun, mut pause) = (Instant::now(), PAUSE_FIRST);
-        loop {
-            match objects.read(key, range.clone()).await {
-                Err(error) if self == Self::Long && error.is_retryable && begun.elapsed() < OUTAGE_MAX => {
-                    tracing::warn!(event = "restore_waits", %error, "the store does not answer; the restore waits");
-                    sleep(pause).await;
-                    pause = PAUSE_LONGEST.min(pause.saturating_mul(2));
-                }
-                done => return done,
+/// Reads an object or a range of it; returns `None` if there is no such object. A request that fails is tried again, if
+/// that may help, until the store has not answered for `outage_max`.
+async fn read(
+    objects: &dyn Objects,
+    key: &str,
+    range: Option<Range<u64>>,
+    outage_max: Duration,
+) -> Result<Option<Object>, ObjectsError> {
+    let (begun, mut pause) = (Instant::now(), PAUSE_FIRST);
+    loop {
+        match objects.read(key, range.clone()).await {
+            Err(error) if error.is_retryable && begun.elapsed() < outage_max => {
+                tracing::warn!(event = "restore_waits", %error, "the store does not answer; the restore waits");
+                sleep(pause).await;
+                pause = PAUSE_LONGEST.min(pause.saturating_mul(2));
             }
+            done => return done,
         }
     }
 }
@@ -64,7 +51,7 @@ impl Patience {
 pub(crate) struct Reading {
     env: Env,
     objects: Arc<dyn Objects>,
-    patience: Patience,
+    outage_max: Duration,
     key: String,
     feed: Feed,
     /// The offset of the next piece that is to be asked for, once the length is known.
@@ -86,14 +73,14 @@ impl Reading {
     pub async fn open(
         env: &Env,
         objects: &Arc<dyn Objects>,
-        patience: Patience,
+        outage_max: Duration,
         (key, length): (&str, Option<u64>),
     ) -> Result<(Self, Reader<Feed>), ArchiveError> {
         let feed = Feed::default();
         let mut reading = Self {
             env: env.clone(),
             objects: Arc::clone(objects),
-            patience,
+            outage_max,
             key: key.to_owned(),
             feed: feed.clone(),
             next: 0,
@@ -156,15 +143,15 @@ impl Reading {
             let range = self.next..self.next.saturating_add(PIECE_BYTES);
             self.next = range.end;
             let (objects, key, asked) = (Arc::clone(&self.objects), self.key.clone(), range.clone());
-            let patience = self.patience;
-            let task = self.env.spawn(async move { patience.read(&*objects, &key, Some(asked)).await });
+            let outage_max = self.outage_max;
+            let task = self.env.spawn(async move { read(&*objects, &key, Some(asked), outage_max).await });
             self.coming.push_back(Coming { range, task });
         }
     }
 }
 
-/// Reads a whole object, patiently.
-pub(crate) async fn whole(objects: &dyn Objects, key: &str) -> Result<Bytes, ArchiveError> {
-    let object = Patience::Long.read(objects, key, None).await?;
+/// Reads a whole object.
+pub(crate) async fn whole(objects: &dyn Objects, key: &str, outage_max: Duration) -> Result<Bytes, ArchiveError> {
+    let object = read(objects, key, None, outage_max).await?;
     object.map(|object| object.bytes).ok_or_else(|| ArchiveError::Missing(format!("the object '{key}' is gone")))
 }

@@ -6,6 +6,7 @@
 //! Invariant: a plan reaches the last file that the target admits, or there is an error.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use quorate_env::Env;
 
@@ -101,7 +102,8 @@ impl Replica {
         // The last one says of which time the state is.
         let (mut files, last) = split_last(chain);
         files.extend(with_headers(env, objects, last).await?);
-        let plan = Plan { cluster: 0, epoch: 0, generation: 0, target, files, segments: Vec::new() };
+        let (segments, outage_max) = (Vec::new(), Duration::ZERO);
+        let plan = Plan { cluster: 0, epoch: 0, generation: 0, target, files, segments, outage_max };
         plan.check()?;
         Ok(Some(plan))
     }

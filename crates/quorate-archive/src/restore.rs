@@ -9,6 +9,7 @@
 //! - A plan that reaches its target has no gap in its entries.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use quorate_env::{Env, JoinHandle};
 
@@ -51,6 +52,8 @@ pub struct Plan {
     pub files: Vec<(String, File)>,
     /// The segments with the entries after the last file, in their order. The first may begin with earlier entries.
     pub segments: Vec<SegmentObject>,
+    /// How long a read of them bears that the store does not answer; none if nobody sets it.
+    pub outage_max: Duration,
 }
 
 /// A segment in the store.
@@ -133,8 +136,15 @@ impl Plan {
             Some((keys.file(generation.number, level, name), file.clone()))
         });
         let (epoch, number) = (generation.epoch, generation.number);
-        let mut plan =
-            Self { cluster, epoch, generation: number, target, files: files.collect(), segments: Vec::new() };
+        let mut plan = Self {
+            cluster,
+            epoch,
+            generation: number,
+            target,
+            files: files.collect(),
+            segments: Vec::new(),
+            outage_max: Duration::ZERO,
+        };
         plan.segments = plan.choose_segments(segments.await.map_err(|_| ArchiveError::Closed)??);
         plan.check()?;
         Ok(plan)

@@ -209,7 +209,8 @@ impl Following {
         let found = Origin::find(&*self.objects, self.options.cluster).await?;
         let origin =
             found.ok_or_else(|| ArchiveError::Missing("there is nothing to follow at this place".to_owned()))?;
-        let (part, plan) = restore_part(&self.env, &self.objects, origin, Target::Latest, &self.path).await?;
+        let (part, plan) =
+            restore_part(&self.env, &self.objects, (origin, Target::Latest), &self.path, Duration::ZERO).await?;
         let position = position(&plan);
         let (env, path, shared) = (self.env.clone(), self.path.clone(), Arc::clone(&self.shared));
         let create = move || {
@@ -223,7 +224,8 @@ impl Following {
     /// Makes the copy the latest state of the store, whatever it is now, in one transaction.
     async fn begin_anew(&mut self, origin: Origin, why: &str) -> Result<(), ReplicateError> {
         tracing::warn!(copy = %self.path.display(), "{why}: restores the copy anew");
-        let (part, plan) = restore_part(&self.env, &self.objects, origin, Target::Latest, &self.path).await?;
+        let (part, plan) =
+            restore_part(&self.env, &self.objects, (origin, Target::Latest), &self.path, Duration::ZERO).await?;
         let position = position(&plan);
         self.change(move |copy| copy.become_like(&part, position)).await?;
         let (generation, transaction) = (position.generation, position.txid);

@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use quorate_archive::restore::{Plan, Target};
 use quorate_archive::{ArchiveError, Objects};
@@ -76,7 +77,7 @@ impl Drop for Part {
 }
 
 /// Restores the database of a boundary into a new file. `cluster` is the archive; `None` for the only one in the store,
-/// or for what Litestream has stored there.
+/// or for what Litestream has stored there. Reading bears that the store does not answer for `outage_max`.
 ///
 /// # Errors
 ///
@@ -84,9 +85,9 @@ impl Drop for Part {
 pub async fn restore_pages(
     env: &Env,
     objects: &Arc<dyn Objects>,
-    cluster: Option<u128>,
-    target: Target,
+    (cluster, target): (Option<u128>, Target),
     path: &Path,
+    outage_max: Duration,
 ) -> Result<Restored, ReplicateError> {
     let failed = ReplicateError::io("write the restored database");
     if env.disk().exists(path).map_err(&failed)? {
@@ -94,7 +95,7 @@ pub async fn restore_pages(
     }
     let (part, boundary, time) = match Origin::find(&**objects, cluster).await? {
         Some(origin) => {
-            let (part, plan) = restore_part(env, objects, origin, target, path).await?;
+            let (part, plan) = restore_part(env, objects, (origin, target), path, outage_max).await?;
             let time = plan.files.last().map_or(0, |(_, file)| file.time);
             (part, plan.boundary(), time)
         }
@@ -123,13 +124,14 @@ async fn restore_generation(
 pub async fn restore_part(
     env: &Env,
     objects: &Arc<dyn Objects>,
-    origin: Origin,
-    target: Target,
+    (origin, target): (Origin, Target),
     path: &Path,
+    outage_max: Duration,
 ) -> Result<(Part, Plan), ReplicateError> {
     let mut attempts = 1..PLANS_MAX;
     loop {
-        let plan = origin.plan(env, objects, target).await?;
+        let mut plan = origin.plan(env, objects, target).await?;
+        plan.outage_max = outage_max;
         let part = Part::of(env, path);
         match write(env, objects, &plan, &part).await {
             Err(ReplicateError::Archive(ArchiveError::Missing(_))) if attempts.next().is_some() => {}

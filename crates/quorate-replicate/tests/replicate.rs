@@ -87,7 +87,7 @@ impl World {
     /// Restores the last boundary, and compares it with the database.
     async fn check(&self) {
         let to = self.dir.path().join("restored");
-        restore_pages(&self.env, &self.objects(), None, Target::Latest, &to).await.unwrap();
+        restore_pages(&self.env, &self.objects(), (None, Target::Latest), &to, Duration::ZERO).await.unwrap();
         assert_same(&std::fs::read(&to).unwrap(), &copy(&self.path), 4096);
         std::fs::remove_file(&to).unwrap();
     }

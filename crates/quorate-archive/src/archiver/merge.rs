@@ -2,6 +2,8 @@
 //!
 //! Invariant: memory is bounded by what [`Reading`] holds of each input, and a piece of the merged file.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 
 use super::build::Sink;
@@ -9,7 +11,7 @@ use super::{Archiver, Note};
 use crate::error::ArchiveError;
 use crate::ltx::{Feed, FileName, Header, Level, Merge, Txids, Writer};
 use crate::manifest::File;
-use crate::reading::{Patience, Reading};
+use crate::reading::Reading;
 
 /// A merge that goes on as long as its inputs have arrived. Its methods block.
 struct Merging {
@@ -40,7 +42,7 @@ impl Archiver {
             let (level, name) = input.name().ok_or_else(invalid)?;
             let key = self.keys.file(generation, level, name);
             let (reading, reader) =
-                Reading::open(&self.env, &self.objects, Patience::Brief, (&key, Some(input.length))).await?;
+                Reading::open(&self.env, &self.objects, Duration::ZERO, (&key, Some(input.length))).await?;
             readings.push(reading);
             readers.push(reader);
         }

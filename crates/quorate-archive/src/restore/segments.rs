@@ -38,8 +38,8 @@ impl<'a> Segments<'a> {
         while self.coming.len() < AHEAD
             && let Some(object) = self.rest.next()
         {
-            let (objects, key) = (Arc::clone(&self.objects), object.key.clone());
-            self.coming.push_back((object, self.env.spawn(async move { whole(&*objects, &key).await })));
+            let (objects, key, outage_max) = (Arc::clone(&self.objects), object.key.clone(), self.plan.outage_max);
+            self.coming.push_back((object, self.env.spawn(async move { whole(&*objects, &key, outage_max).await })));
         }
         let Some((object, bytes)) = self.coming.pop_front() else { return Ok(None) };
         let bytes = bytes.await.map_err(|_| ArchiveError::Closed)??;

@@ -11,7 +11,7 @@ use crate::error::ArchiveError;
 use crate::ltx::{Checksum, Feed, Header, PageSize, Reader};
 use crate::manifest;
 use crate::objects::Objects;
-use crate::reading::{Patience, Reading};
+use crate::reading::Reading;
 use crate::sums::Sums;
 
 /// How far a restore is.
@@ -58,7 +58,7 @@ impl Plan {
                     progress(Progress { read: before.saturating_add(read), expected: self.bytes() });
                 }
             };
-            let (reading, reader) = Reading::open(env, objects, Patience::Long, (key, Some(described.length))).await?;
+            let (reading, reader) = Reading::open(env, objects, self.outage_max, (key, Some(described.length))).await?;
             target.begin(key, reader.header())?;
             target = apply(env, key, target, (reading, reader), tell).await?;
             target.check(key, described)?;

@@ -4,6 +4,7 @@
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_archive::objects::Memory;
@@ -148,7 +149,8 @@ pub async fn restore(
     objects: &Arc<dyn Objects>,
     target: Target,
 ) -> Result<(u64, Vec<[u8; PAGE]>), ArchiveError> {
-    let plan = Plan::make(env, objects, CLUSTER, target).await?;
+    let mut plan = Plan::make(env, objects, CLUSTER, target).await?;
+    plan.outage_max = Duration::from_secs(60);
     let dir = tempfile::tempdir().unwrap();
     let file = env.disk().open(&dir.path().join("restored"), OpenMode::CreateNew).unwrap();
     plan.write_pages(env, objects, Arc::clone(&file), None).await?;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use chrono::{DateTime, SecondsFormat};
 use quorate::archive::{self, FetchOptions, Fetched, Objects, Plan, Progress, Target};
@@ -20,6 +20,9 @@ use crate::error::{Error, Result};
 use crate::progress::Line;
 use crate::{log, output};
 
+/// How long a restore waits for a store that does not answer: it may have read for an hour already.
+const OUTAGE_MAX: Duration = Duration::from_secs(600);
+
 /// Restores the state that `at` names, or says what would be read.
 pub async fn run(args: &RestoreArgs, at: &str, begun: Instant) -> Result<()> {
     let url = args.source.to_str().ok_or_else(|| Error::new("the URL of the archive is not UTF-8"))?;
@@ -28,6 +31,7 @@ pub async fn run(args: &RestoreArgs, at: &str, begun: Instant) -> Result<()> {
     log::begin(LogConfig { level: LogLevel::Warn, ..LogConfig::default() })?;
     let mut options = FetchOptions::default();
     options.target = Some(states::target(at).map_err(Error::of)?);
+    options.outage_max = OUTAGE_MAX;
     options.cluster = args.cluster.as_deref().map(cluster).transpose()?;
     if args.dry_run {
         let plan = plan(&objects, &options).await?;
@@ -107,7 +111,7 @@ async fn plain(args: &RestoreArgs, objects: &Arc<dyn Objects>, options: &FetchOp
     let cluster = options.cluster.map(|cluster| cluster.0);
     let env = Env::real();
     let restore = async |file: &Path| {
-        let restored = quorate_replicate::restore_pages(&env, objects, cluster, target, file).await;
+        let restored = quorate_replicate::restore_pages(&env, objects, (cluster, target), file, OUTAGE_MAX).await;
         restored.map_err(Error::of)
     };
     let Some(file) = &args.output else {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use quorate_archive::entries::Segment;
 use quorate_archive::restore::{Plan, Target, TellProgress, only_cluster};
@@ -34,6 +35,8 @@ pub struct FetchOptions {
     pub is_plain: bool,
     /// The functions and collations of the program, if entries use some.
     pub extensions: Extensions,
+    /// How long reading bears that the store does not answer, instead of failing at once.
+    pub outage_max: Duration,
     /// Called from time to time, while pages are read.
     pub progress: Option<TellProgress>,
 }
@@ -127,7 +130,8 @@ pub(super) async fn rebuild(
 ) -> Result<(Plan, Replay), FetchError> {
     let mut attempts = 1..=PLANS_MAX;
     loop {
-        let plan = Plan::make(env, objects, cluster.0, target).await?;
+        let mut plan = Plan::make(env, objects, cluster.0, target).await?;
+        plan.outage_max = options.outage_max;
         match follow(env, objects, &plan, file, options).await {
             Err(FetchError::Archive(ArchiveError::Missing(_))) if attempts.next().is_some() => {}
             done => return done.map(|replay| (plan, replay)),
