@@ -12,6 +12,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("quorate-archive", &["quorate-env"]),
     ("quorate-replicate", &["quorate-env", "quorate-archive"]),
     ("quorate-history", &[]),
+    ("quorate-keys", &[]),
     ("quorate-model", &["quorate-env"]),
     ("quorate-wal", &["quorate-env", "quorate-model"]),
     ("quorate-tls", &["quorate-env"]),

@@ -1,0 +1,83 @@
+//! The commands. They hold what the caller wants, and no logic.
+//!
+//! One command with options stands for the several names that Redis has for it; each says which these are. Whether a
+//! key is missing, or a condition is not met, the reply says; what fails is under [`KeysError`](crate::KeysError).
+
+use bytes::Bytes;
+
+use crate::context::Version;
+
+mod elements;
+mod generic;
+mod lists;
+mod sorted_sets;
+mod strings;
+
+pub use elements::{Collection, ElementCommand, HashCommand, SetCommand, SetOperation};
+pub use generic::KeyCommand;
+pub use lists::{End, ListCommand};
+pub use sorted_sets::{AddOptions, Compare, Range, SortedSetCommand, Which};
+pub use strings::StringCommand;
+
+/// A command on the keys of one space.
+#[derive(Clone, Debug, PartialEq)]
+pub enum KeysCommand {
+    /// On keys, whatever they hold.
+    Key(KeyCommand),
+    /// On a string.
+    String(StringCommand),
+    /// On the elements of a hash or a set.
+    Element(ElementCommand),
+    /// On a hash.
+    Hash(HashCommand),
+    /// On sets.
+    Set(SetCommand),
+    /// On a sorted set.
+    SortedSet(SortedSetCommand),
+    /// On lists.
+    List(ListCommand),
+}
+
+/// What has to hold for a command to apply to a key, or to each of some fields.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Condition {
+    /// Nothing.
+    #[default]
+    Always,
+    /// It is missing (NX).
+    Missing,
+    /// It exists (XX).
+    Exists,
+    /// It exists with this version (IFREV).
+    Version(Version),
+    /// It exists with this value (IFEQ).
+    Value(Bytes),
+}
+
+/// What becomes of the expiry of something that is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Expiry {
+    /// It has none.
+    #[default]
+    Never,
+    /// It is as before (KEEPTTL).
+    Keep,
+    /// It expires at this time, in nanoseconds since 1970; at once, if that has come (EX, PX, EXAT, PXAT).
+    At(u64),
+}
+
+/// What has to hold for a new expiry. No expiry is later than all others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ExpiryCondition {
+    /// Nothing.
+    #[default]
+    Always,
+    /// There is none (NX).
+    Missing,
+    /// There is one (XX).
+    Exists,
+    /// The new one is later (GT).
+    Later,
+    /// The new one is earlier (LT).
+    Earlier,
+}

@@ -1,0 +1,140 @@
+//! Commands on sorted sets: members in the order of their scores, and those of equal scores in that of their bytes.
+
+use std::ops::Bound;
+
+use bytes::Bytes;
+
+/// A command on a sorted set. Scores are doubles, but not NaN; -0 is 0.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SortedSetCommand {
+    /// Adds members or changes their scores, and returns how many are new, or changed (ZADD). The options are judged
+    /// for each member.
+    Add {
+        /// The key.
+        key: Bytes,
+        /// The scores and members, at least one.
+        members: Vec<(f64, Bytes)>,
+        /// For which members it applies.
+        options: AddOptions,
+        /// Whether members whose score changed count, too (CH).
+        count_changed: bool,
+    },
+    /// Adds to the score of a member, and returns the sum, unless the options say no (ZINCRBY, ZADD INCR). A missing
+    /// member has 0.
+    Increment {
+        /// The key.
+        key: Bytes,
+        /// The member.
+        member: Bytes,
+        /// What is added.
+        by: f64,
+        /// Whether it applies.
+        options: AddOptions,
+    },
+    /// Removes members, and returns how many there were (ZREM).
+    Remove {
+        /// The key.
+        key: Bytes,
+        /// The members.
+        members: Vec<Bytes>,
+    },
+    /// Returns the scores of members (ZSCORE, ZMSCORE).
+    Scores {
+        /// The key.
+        key: Bytes,
+        /// The members.
+        members: Vec<Bytes>,
+    },
+    /// Returns how many members are before one, and its score (ZRANK, ZREVRANK). Reads some hundred rows of blocks and
+    /// members, and one more for each 32,768 members of the set.
+    Rank {
+        /// The key.
+        key: Bytes,
+        /// The member.
+        member: Bytes,
+        /// Whether to count from the end.
+        reverse: bool,
+    },
+    /// Returns members of a range with their scores (ZRANGE, ZRANGEBYSCORE, ...). A range by rank, or one with an
+    /// offset, costs a rank. Fails if they are more than [`READ_ROWS_MAX`](crate::limits::READ_ROWS_MAX).
+    Range {
+        /// The key.
+        key: Bytes,
+        /// Which members.
+        range: Range,
+        /// Whether to return them from the last to the first. Ranks count from the end then; other ranges are the same.
+        reverse: bool,
+        /// How many to leave out first.
+        offset: u64,
+        /// The most members.
+        limit: u64,
+    },
+    /// Returns how many members are in a range (ZCOUNT, ZLEXCOUNT). Costs two ranks.
+    CountRange {
+        /// The key.
+        key: Bytes,
+        /// Which members.
+        range: Range,
+    },
+    /// Removes the members of a range, and returns how many there were (ZREMRANGEBY...). The whole set may have any
+    /// number, else these may be [`CHANGED_ROWS_MAX`](crate::limits::CHANGED_ROWS_MAX).
+    RemoveRange {
+        /// The key.
+        key: Bytes,
+        /// Which members.
+        range: Range,
+    },
+    /// Removes the first members, or the last ones, and returns them with their scores (ZPOPMIN, ZPOPMAX).
+    Pop {
+        /// The key.
+        key: Bytes,
+        /// How many, at most [`CHANGED_ROWS_MAX`](crate::limits::CHANGED_ROWS_MAX).
+        count: u64,
+        /// Whether the last ones, the last first.
+        reverse: bool,
+    },
+}
+
+/// For which members a score is set. No options for all of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AddOptions {
+    /// Which members.
+    pub which: Which,
+    /// How the score of an existing one must change.
+    pub compare: Compare,
+}
+
+/// Which members a command is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Which {
+    /// All.
+    #[default]
+    Any,
+    /// Missing ones (NX).
+    Missing,
+    /// Existing ones (XX).
+    Exists,
+}
+
+/// How a score must change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compare {
+    /// As it likes.
+    #[default]
+    Any,
+    /// It must rise (GT).
+    Greater,
+    /// It must fall (LT).
+    Less,
+}
+
+/// A range of a sorted set.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Range {
+    /// From one rank to another, both inside; a negative one counts from the end.
+    Rank(i64, i64),
+    /// From one score to another. NaN bounds nothing: the range is empty.
+    Score(Bound<f64>, Bound<f64>),
+    /// From one member to another, among those that have the lowest score of the set.
+    Member(Bound<Bytes>, Bound<Bytes>),
+}

@@ -1,0 +1,81 @@
+//! What a command knows of its entry, and what it tells of itself.
+
+use bytes::Bytes;
+
+use crate::tables::Space;
+use crate::{KeysError, limits};
+
+/// The version of a key: which command of which entry changed it last. Versions rise for ever, also over deletion and
+/// creation of keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version(pub u64);
+
+/// The bits of a version for the number of a command in its entry; an entry has at most 65,536.
+const NUMBER_BITS: u32 = 16;
+
+impl Version {
+    /// Returns the version that the command at place `number` of the entry at `index` gives.
+    pub fn new(index: u64, number: u16) -> Self {
+        Self(index << NUMBER_BITS | u64::from(number))
+    }
+}
+
+/// The context of a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Context {
+    /// The time: the stamp of the entry, in nanoseconds since 1970.
+    pub now: u64,
+    /// The version of what the command changes.
+    pub version: Version,
+    budget: u64,
+    touched: Vec<(Space, Bytes)>,
+}
+
+impl Context {
+    /// Returns the context of a command that may take `budget` steps.
+    pub fn new(now: u64, version: Version, budget: u64) -> Self {
+        Self { now, version, budget, touched: Vec::new() }
+    }
+
+    /// Takes steps of the budget, before the work that they stand for.
+    ///
+    /// # Errors
+    ///
+    /// [`KeysError::OutOfBudget`], if there are not so many; then there are none left.
+    pub fn charge(&mut self, steps: u64) -> Result<(), KeysError> {
+        let left = self.budget.checked_sub(steps);
+        self.budget = left.unwrap_or(0);
+        left.map(drop).ok_or(KeysError::OutOfBudget)
+    }
+
+    /// Takes the steps for rows that are looked up or changed, with their bytes.
+    pub(crate) fn charge_rows(&mut self, rows: usize, bytes: usize) -> Result<(), KeysError> {
+        let rows = (rows as u64).saturating_mul(limits::ROW_STEPS);
+        self.charge(rows.saturating_add(bytes as u64 / limits::BYTES_PER_STEP))
+    }
+
+    /// Takes the steps for rows that are read one after the other.
+    pub(crate) fn charge_range(&mut self, rows: u64) -> Result<(), KeysError> {
+        self.charge(limits::ROW_STEPS.saturating_add(rows.saturating_mul(limits::NEXT_ROW_STEPS)))
+    }
+
+    /// Returns the steps that are left.
+    pub fn budget_left(&self) -> u64 {
+        self.budget
+    }
+
+    /// Returns the keys that were changed since the last call, in the order of the changes; one may be there more than
+    /// once.
+    pub fn take_touched(&mut self) -> Vec<(Space, Bytes)> {
+        std::mem::take(&mut self.touched)
+    }
+
+    pub(crate) fn touch(&mut self, space: Space, key: &Bytes) {
+        self.touched.push((space, key.clone()));
+    }
+
+    /// Returns whether something with this expiry is there at the time of the context.
+    pub(crate) fn is_alive(&self, expires_at: Option<u64>) -> bool {
+        expires_at.is_none_or(|at| at > self.now)
+    }
+}

@@ -1,0 +1,76 @@
+//! Why a command failed.
+
+use thiserror::Error;
+
+/// Why a command failed; it has written nothing. The texts are those of Redis, with its codes in front, where it has
+/// the error too.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum KeysError {
+    /// The key holds something of another kind.
+    #[error("WRONGTYPE Operation against a key holding the wrong kind of value")]
+    WrongType,
+    /// A string that is to be added to is not an integer of 64 bits, written as such.
+    #[error("ERR value is not an integer or out of range")]
+    NotInteger,
+    /// A string, or what is to be added to it, is not a number.
+    #[error("ERR value is not a valid float")]
+    NotFloat,
+    /// A field that is to be added to is not an integer of 64 bits, written as such.
+    #[error("ERR hash value is not an integer")]
+    FieldNotInteger,
+    /// A field that is to be added to is not a number.
+    #[error("ERR hash value is not a float")]
+    FieldNotFloat,
+    /// The sum is not an integer of 64 bits.
+    #[error("ERR increment or decrement would overflow")]
+    Overflow,
+    /// The sum is not a finite number.
+    #[error("ERR increment would produce NaN or Infinity")]
+    NotFinite,
+    /// The score, or the sum of two scores, is not a number.
+    #[error("ERR resulting score is not a number (NaN)")]
+    NotScore,
+    /// The list has no item at the index.
+    #[error("ERR index out of range")]
+    NoIndex,
+    /// The string would have more bytes than [`VALUE_BYTES_MAX`](crate::limits::VALUE_BYTES_MAX).
+    #[error("ERR string exceeds maximum allowed size (proto-max-bulk-len)")]
+    StringTooLong,
+    /// A key, a field, a member or a value has too many bytes.
+    #[error("ERR the {what} has {bytes} bytes, and may have {max}")]
+    TooLong {
+        /// What is too long.
+        what: &'static str,
+        /// Its bytes.
+        bytes: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// The command would look at, or change, more rows of a collection than one command may.
+    #[error("ERR the command concerns {rows} elements, and may concern {max}; split it into smaller ones")]
+    TooManyRows {
+        /// The number of rows.
+        rows: u64,
+        /// The limit.
+        max: u64,
+    },
+    /// The reply would have more bytes than [`REPLY_BYTES_MAX`](crate::limits::REPLY_BYTES_MAX).
+    #[error("ERR the reply has more than {max} bytes; ask for less")]
+    ReplyTooLong {
+        /// The limit.
+        max: usize,
+    },
+    /// The key does not have the version that the entry depends on.
+    #[error("CONFLICT the key has another version; read it again")]
+    Conflict,
+    /// The entry has not enough steps left.
+    #[error("ERR the entry needs more steps than its budget has; ask for more")]
+    OutOfBudget,
+}
+
+impl KeysError {
+    /// Returns whether the same command may succeed when it is sent again, after what it depends on was read again.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Self::Conflict)
+    }
+}

@@ -1,0 +1,105 @@
+//! Commands on hashes.
+
+use bytes::Bytes;
+
+use crate::KeysError;
+use crate::command::{Condition, Expiry, HashCommand};
+use crate::elements::check_pairs;
+use crate::keys::{Keys, ReplyBytes, check_fields};
+use crate::number::{decimal_sum, integer};
+use crate::reply::KeysReply;
+use crate::tables::{Element, Kind, Tables};
+
+impl<T: Tables> Keys<'_, T> {
+    pub(crate) fn run_hash(&mut self, command: &HashCommand) -> Result<KeysReply, T::Error> {
+        match command {
+            HashCommand::Set { key, fields, condition, expiry } => self.set_fields(key, fields, condition, *expiry),
+            HashCommand::Get { key, fields } => {
+                let mut bytes = ReplyBytes::default();
+                let values = self.each_element(key, Kind::Hash, fields, |element| {
+                    let value = element.map(|element| element.value);
+                    _ = bytes.add(value.as_ref().map_or(0, Bytes::len));
+                    value.filter(|_| bytes.check().is_ok())
+                })?;
+                bytes.check()?;
+                Ok(KeysReply::Values(values))
+            }
+            HashCommand::Add { key, field, by } => {
+                let old = self.field(key, field)?;
+                let number = old.map_or(Some(0), |old| integer(&old.value)).ok_or(KeysError::FieldNotInteger)?;
+                let sum = number.checked_add(*by).ok_or(KeysError::Overflow)?;
+                self.put_field(key, field, sum.to_string().into())?;
+                Ok(KeysReply::Integer(sum))
+            }
+            HashCommand::AddFloat { key, field, by } => {
+                let old = self.field(key, field)?.map_or(Bytes::from_static(b"0"), |old| old.value);
+                let sum = Bytes::from(decimal_sum(&old, by, KeysError::FieldNotFloat)?);
+                self.put_field(key, field, sum.clone())?;
+                Ok(KeysReply::Value(sum))
+            }
+        }
+    }
+
+    fn set_fields(
+        &mut self,
+        key: &Bytes,
+        fields: &[(Bytes, Bytes)],
+        condition: &Condition,
+        expiry: Expiry,
+    ) -> Result<KeysReply, T::Error> {
+        let bytes = fields.iter().map(|(_, value)| value.len()).sum();
+        self.context.charge_rows(fields.len(), bytes)?;
+        check_pairs(fields)?;
+        let found = self.typed(key, Kind::Hash)?;
+        if *condition != Condition::Always {
+            for (field, _) in fields {
+                let old = found.as_ref().map(|open| self.live_element(open.id(), field)).transpose()?.flatten();
+                if !applies(condition, old.as_ref()) {
+                    return Ok(KeysReply::NotApplied);
+                }
+            }
+        }
+        if fields.is_empty() {
+            return Ok(KeysReply::Count(0));
+        }
+        let mut open = self.found_or_new(found, key, Kind::Hash)?;
+        let mut added = 0;
+        for (field, value) in fields {
+            let expires_at = match expiry {
+                Expiry::Never => None,
+                Expiry::Keep => self.live_element(open.id(), field)?.and_then(|old| old.expires_at),
+                Expiry::At(at) => Some(at),
+            };
+            added += u64::from(self.put(&mut open, field, value.clone(), expires_at)?);
+        }
+        self.save(open)?;
+        Ok(KeysReply::Count(added))
+    }
+
+    fn field(&mut self, key: &Bytes, field: &Bytes) -> Result<Option<Element>, T::Error> {
+        self.context.charge_rows(1, 0)?;
+        check_fields([field])?;
+        let Some(open) = self.typed(key, Kind::Hash)? else { return Ok(None) };
+        self.live_element(open.id(), field)
+    }
+
+    /// Sets a field and leaves its expiry. The key holds a hash or is missing.
+    fn put_field(&mut self, key: &Bytes, field: &Bytes, value: Bytes) -> Result<(), T::Error> {
+        let found = self.typed(key, Kind::Hash)?;
+        let mut open = self.found_or_new(found, key, Kind::Hash)?;
+        let expires_at = self.live_element(open.id(), field)?.and_then(|old| old.expires_at);
+        self.put(&mut open, field, value, expires_at)?;
+        self.save(open)
+    }
+}
+
+/// Returns whether a condition holds for a field that exists, or is missing.
+fn applies(condition: &Condition, element: Option<&Element>) -> bool {
+    match condition {
+        Condition::Always => true,
+        Condition::Missing => element.is_none(),
+        Condition::Exists => element.is_some(),
+        Condition::Version(version) => element.is_some_and(|element| element.version == *version),
+        Condition::Value(value) => element.is_some_and(|element| element.value == *value),
+    }
+}

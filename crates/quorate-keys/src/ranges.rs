@@ -1,0 +1,202 @@
+//! Commands on ranges of sorted sets.
+
+use std::ops::{Bound, ControlFlow};
+
+use bytes::Bytes;
+
+use crate::blocks::{above, from};
+use crate::command::Range;
+use crate::keys::{Keys, Open, ReplyBytes, check_rows};
+use crate::limits::{CHANGED_ROWS_MAX, READ_ROWS_MAX};
+use crate::reply::KeysReply;
+use crate::strings::slice;
+use crate::tables::{FIRST_PLACE, Kind, Order, Place, Score, Span, Tables, after};
+
+/// The bytes of a score in a reply.
+const SCORE_BYTES: usize = 8;
+
+/// The members that are read at once to be removed.
+const REMOVED_AT_ONCE: u64 = 256;
+
+/// Members by their ranks: from the first, and below the second.
+type Ranks = (u64, u64);
+
+impl<T: Tables> Keys<'_, T> {
+    pub(crate) fn range(
+        &mut self,
+        key: &Bytes,
+        range: &Range,
+        reverse: bool,
+        offset: u64,
+        limit: u64,
+    ) -> Result<KeysReply, T::Error> {
+        let Some(open) = self.typed(key, Kind::SortedSet)? else { return Ok(KeysReply::Scored(Vec::new())) };
+        let order = if reverse { Order::Down } else { Order::Up };
+        if !matches!(range, Range::Rank(..)) && offset == 0 {
+            let Some(span) = self.span(&open, range)? else { return Ok(KeysReply::Scored(Vec::new())) };
+            return self.scored(&open, &span, order, limit);
+        }
+        let count = open.row.count;
+        let (first, last) = self.ranks(&open, range)?;
+        let (first, last) = match range {
+            Range::Rank(..) if reverse => (count - last, count - first),
+            _ => (first, last),
+        };
+        let limit = limit.min((last - first).saturating_sub(offset));
+        if limit == 0 {
+            return Ok(KeysReply::Scored(Vec::new()));
+        }
+        let start = if reverse { last - 1 - offset } else { first + offset };
+        let Some(place) = self.place_at(&open.row, start)? else { return Ok(KeysReply::Scored(Vec::new())) };
+        let span = match order {
+            Order::Up => from(place),
+            Order::Down => Span { from: FIRST_PLACE, to: Some(above(&place)) },
+        };
+        self.scored(&open, &span, order, limit)
+    }
+
+    pub(crate) fn count_range(&mut self, key: &Bytes, range: &Range) -> Result<KeysReply, T::Error> {
+        let Some(open) = self.typed(key, Kind::SortedSet)? else { return Ok(KeysReply::Count(0)) };
+        let (first, last) = self.ranks(&open, range)?;
+        Ok(KeysReply::Count(last - first))
+    }
+
+    pub(crate) fn remove_range(&mut self, key: &Bytes, range: &Range) -> Result<KeysReply, T::Error> {
+        let Some(mut open) = self.typed(key, Kind::SortedSet)? else { return Ok(KeysReply::Count(0)) };
+        let (first, last) = self.ranks(&open, range)?;
+        let count = last - first;
+        if count == open.row.count {
+            self.remove(&open)?;
+            return Ok(KeysReply::Count(count));
+        }
+        check_rows(count, CHANGED_ROWS_MAX)?;
+        self.charge_members(count as usize)?;
+        self.charge_rank(&open.row)?;
+        let Some(start) = self.place_at(&open.row, first)?.filter(|_| count > 0) else {
+            return Ok(KeysReply::Count(0));
+        };
+        let mut left = count;
+        while left > 0 {
+            let places = self.places(&open, &from(start.clone()), Order::Up, left.min(REMOVED_AT_ONCE))?;
+            if places.is_empty() {
+                break;
+            }
+            left -= places.len() as u64;
+            for (score, member) in &places {
+                self.drop_member(&mut open, member, *score)?;
+            }
+        }
+        self.save(open)?;
+        Ok(KeysReply::Count(count))
+    }
+
+    pub(crate) fn pop_scores(&mut self, key: &Bytes, count: u64, reverse: bool) -> Result<KeysReply, T::Error> {
+        let Some(mut open) = self.typed(key, Kind::SortedSet)? else { return Ok(KeysReply::Scored(Vec::new())) };
+        let count = count.min(open.row.count);
+        check_rows(count, CHANGED_ROWS_MAX)?;
+        self.charge_members(count as usize)?;
+        let order = if reverse { Order::Down } else { Order::Up };
+        let places = self.places(&open, &from(FIRST_PLACE), order, count)?;
+        check_places(&places)?;
+        for (score, member) in &places {
+            self.drop_member(&mut open, member, *score)?;
+        }
+        if !places.is_empty() {
+            self.save(open)?;
+        }
+        Ok(KeysReply::Scored(to_reply(places)))
+    }
+
+    /// Reads the first members of a span in an order.
+    fn scored(&mut self, open: &Open, span: &Span<Place>, order: Order, limit: u64) -> Result<KeysReply, T::Error> {
+        self.context.charge_range(limit.min(open.row.count).min(READ_ROWS_MAX))?;
+        let places = self.places(open, span, order, limit.min(READ_ROWS_MAX + 1))?;
+        check_places(&places)?;
+        check_rows(places.len() as u64, READ_ROWS_MAX)?;
+        Ok(KeysReply::Scored(to_reply(places)))
+    }
+
+    /// Returns the first members of a span in an order; no more than that reach the size of a reply.
+    fn places(&mut self, open: &Open, span: &Span<Place>, order: Order, limit: u64) -> Result<Vec<Place>, T::Error> {
+        let (mut places, mut bytes) = (Vec::new(), ReplyBytes::default());
+        if limit == 0 {
+            return Ok(places);
+        }
+        self.tables.members(open.id(), span, order, &mut |place| {
+            let flow = bytes.add(place.1.len() + SCORE_BYTES);
+            places.push(place);
+            if places.len() as u64 >= limit { ControlFlow::Break(()) } else { flow }
+        })?;
+        Ok(places)
+    }
+
+    /// Returns the ranks of a range.
+    fn ranks(&mut self, open: &Open, range: &Range) -> Result<Ranks, T::Error> {
+        if let Range::Rank(first, last) = range {
+            self.charge_rank(&open.row)?;
+            return Ok(slice(open.row.count, *first, *last));
+        }
+        for _ in 0..2 {
+            self.charge_rank(&open.row)?;
+        }
+        let Some(span) = self.span(open, range)? else { return Ok((0, 0)) };
+        let first = self.rank(&open.row, Some(&span.from))?;
+        Ok((first, self.rank(&open.row, span.to.as_ref())?))
+    }
+
+    /// Returns the span of a range that is not one by ranks; none if it is empty.
+    fn span(&mut self, open: &Open, range: &Range) -> Result<Option<Span<Place>>, T::Error> {
+        let span = match range {
+            Range::Rank(..) => None,
+            Range::Score(min, max) => score_span(*min, *max),
+            Range::Member(min, max) => {
+                let lowest = self.places(open, &from(FIRST_PLACE), Order::Up, 1)?;
+                lowest.first().map(|(score, _)| member_span(*score, min, max))
+            }
+        };
+        Ok(span.filter(|span| !span.is_empty()))
+    }
+}
+
+fn score_span(min: Bound<f64>, max: Bound<f64>) -> Option<Span<Place>> {
+    let at = |score: Score| (score, Bytes::new());
+    let from = match min {
+        Bound::Unbounded => FIRST_PLACE,
+        Bound::Included(min) => at(Score::new(min)?),
+        Bound::Excluded(min) => at(Score::new(min)?.above()?),
+    };
+    let to = match max {
+        Bound::Unbounded => None,
+        Bound::Included(max) => Score::new(max)?.above().map(at),
+        Bound::Excluded(max) => Some(at(Score::new(max)?)),
+    };
+    Some(Span { from, to })
+}
+
+/// Returns the span of members with a score from one to another.
+fn member_span(score: Score, min: &Bound<Bytes>, max: &Bound<Bytes>) -> Span<Place> {
+    let from = match min {
+        Bound::Unbounded => Bytes::new(),
+        Bound::Included(min) => min.clone(),
+        Bound::Excluded(min) => after(min),
+    };
+    let to = match max {
+        Bound::Unbounded => score.above().map(|next| (next, Bytes::new())),
+        Bound::Included(max) => Some((score, after(max))),
+        Bound::Excluded(max) => Some((score, max.clone())),
+    };
+    Span { from: (score, from), to }
+}
+
+/// # Errors
+///
+/// [`KeysError::ReplyTooLong`](crate::KeysError::ReplyTooLong), if a reply may not have these.
+fn check_places(places: &[Place]) -> Result<(), crate::KeysError> {
+    let mut bytes = ReplyBytes::default();
+    _ = places.iter().try_for_each(|(_, member)| bytes.add(member.len() + SCORE_BYTES));
+    bytes.check()
+}
+
+fn to_reply(places: Vec<Place>) -> Vec<(Bytes, f64)> {
+    places.into_iter().map(|(score, member)| (member, score.get())).collect()
+}

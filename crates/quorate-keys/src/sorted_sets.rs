@@ -1,0 +1,159 @@
+//! Commands on sorted sets: adding, removing, scores and ranks.
+
+use bytes::Bytes;
+
+use crate::KeysError;
+use crate::command::{AddOptions, Compare, SortedSetCommand, Which};
+use crate::keys::{Keys, Open, check_fields};
+use crate::reply::KeysReply;
+use crate::tables::{Kind, Score, Tables};
+
+/// The rows that a member and its blocks take, at most on average.
+const ROWS_PER_MEMBER: usize = 10;
+
+impl<T: Tables> Keys<'_, T> {
+    pub(crate) fn run_sorted_set(&mut self, command: &SortedSetCommand) -> Result<KeysReply, T::Error> {
+        match command {
+            SortedSetCommand::Add { key, members, options, count_changed } => {
+                self.add_scores(key, members, *options, *count_changed)
+            }
+            SortedSetCommand::Increment { key, member, by, options } => self.increment(key, member, *by, *options),
+            SortedSetCommand::Remove { key, members } => self.remove_scores(key, members),
+            SortedSetCommand::Scores { key, members } => self.scores(key, members),
+            SortedSetCommand::Rank { key, member, reverse } => self.rank_of(key, member, *reverse),
+            SortedSetCommand::Range { key, range, reverse, offset, limit } => {
+                self.range(key, range, *reverse, *offset, *limit)
+            }
+            SortedSetCommand::CountRange { key, range } => self.count_range(key, range),
+            SortedSetCommand::RemoveRange { key, range } => self.remove_range(key, range),
+            SortedSetCommand::Pop { key, count, reverse } => self.pop_scores(key, *count, *reverse),
+        }
+    }
+
+    fn add_scores(
+        &mut self,
+        key: &Bytes,
+        members: &[(f64, Bytes)],
+        options: AddOptions,
+        count_changed: bool,
+    ) -> Result<KeysReply, T::Error> {
+        self.charge_members(members.len())?;
+        check_fields(members.iter().map(|(_, member)| member))?;
+        let scored = |(score, member): &(f64, Bytes)| Some((Score::new(*score)?, member.clone()));
+        let scored: Option<Vec<_>> = members.iter().map(scored).collect();
+        let scored = scored.ok_or(KeysError::NotScore)?;
+        let found = self.typed(key, Kind::SortedSet)?;
+        if scored.is_empty() || (found.is_none() && options.which == Which::Exists) {
+            return Ok(KeysReply::Count(0));
+        }
+        let mut open = self.found_or_new(found, key, Kind::SortedSet)?;
+        let (mut added, mut changed) = (0, 0);
+        for (score, member) in scored {
+            let old = self.tables.score(open.id(), &member)?;
+            if applies(options, old, score) && old != Some(score) {
+                self.put_score(&mut open, &member, old, score)?;
+                added += u64::from(old.is_none());
+                changed += 1;
+            }
+        }
+        if changed > 0 {
+            self.save(open)?;
+        }
+        Ok(KeysReply::Count(if count_changed { changed } else { added }))
+    }
+
+    fn increment(&mut self, key: &Bytes, member: &Bytes, by: f64, options: AddOptions) -> Result<KeysReply, T::Error> {
+        self.charge_members(1)?;
+        check_fields([member])?;
+        let found = self.typed(key, Kind::SortedSet)?;
+        let old = found.as_ref().map(|open| self.tables.score(open.id(), member)).transpose()?.flatten();
+        let sum = Score::new(old.map_or(0.0, Score::get) + by).ok_or(KeysError::NotScore)?;
+        if !applies(options, old, sum) {
+            return Ok(KeysReply::NotApplied);
+        }
+        if old != Some(sum) {
+            let mut open = self.found_or_new(found, key, Kind::SortedSet)?;
+            self.put_score(&mut open, member, old, sum)?;
+            self.save(open)?;
+        }
+        Ok(KeysReply::Score(sum.get()))
+    }
+
+    fn remove_scores(&mut self, key: &Bytes, members: &[Bytes]) -> Result<KeysReply, T::Error> {
+        self.charge_members(members.len())?;
+        let Some(mut open) = self.typed(key, Kind::SortedSet)? else { return Ok(KeysReply::Count(0)) };
+        let mut removed = 0;
+        for member in members {
+            if let Some(score) = self.tables.score(open.id(), member)? {
+                self.drop_member(&mut open, member, score)?;
+                removed += 1;
+            }
+        }
+        if removed > 0 {
+            self.save(open)?;
+        }
+        Ok(KeysReply::Count(removed))
+    }
+
+    fn scores(&mut self, key: &Bytes, members: &[Bytes]) -> Result<KeysReply, T::Error> {
+        self.context.charge_rows(members.len(), 0)?;
+        let open = self.typed(key, Kind::SortedSet)?;
+        let mut scores = Vec::with_capacity(members.len());
+        for member in members {
+            let score = open.as_ref().map(|open| self.tables.score(open.id(), member)).transpose()?.flatten();
+            scores.push(score.map(Score::get));
+        }
+        Ok(KeysReply::Scores(scores))
+    }
+
+    fn rank_of(&mut self, key: &Bytes, member: &Bytes, reverse: bool) -> Result<KeysReply, T::Error> {
+        let Some(open) = self.typed(key, Kind::SortedSet)? else { return Ok(KeysReply::Missing) };
+        self.charge_rank(&open.row)?;
+        let Some(score) = self.tables.score(open.id(), member)? else { return Ok(KeysReply::Missing) };
+        let rank = self.rank(&open.row, Some(&(score, member.clone())))?;
+        Ok(KeysReply::Rank(if reverse { open.row.count - 1 - rank } else { rank }, score.get()))
+    }
+
+    /// Takes the steps for members that are added or removed.
+    pub(crate) fn charge_members(&mut self, members: usize) -> Result<(), T::Error> {
+        Ok(self.context.charge_rows(members.saturating_mul(ROWS_PER_MEMBER), 0)?)
+    }
+
+    /// Adds a member, or changes its score from the old one.
+    pub(crate) fn put_score(
+        &mut self,
+        open: &mut Open,
+        member: &Bytes,
+        old: Option<Score>,
+        score: Score,
+    ) -> Result<(), T::Error> {
+        if let Some(old) = old {
+            self.count_removed(open, &(old, member.clone()))?;
+        }
+        open.row.count += u64::from(old.is_none());
+        self.tables.put_member(open.id(), member, score)?;
+        self.count_added(open, &(score, member.clone()))
+    }
+
+    /// Removes a member.
+    pub(crate) fn drop_member(&mut self, open: &mut Open, member: &Bytes, score: Score) -> Result<(), T::Error> {
+        open.row.count -= 1;
+        self.tables.remove_member(open.id(), member)?;
+        self.count_removed(open, &(score, member.clone()))
+    }
+}
+
+/// Returns whether a member, with the old score if it exists, gets a new one.
+fn applies(options: AddOptions, old: Option<Score>, new: Score) -> bool {
+    let is_wanted = match options.which {
+        Which::Any => true,
+        Which::Missing => old.is_none(),
+        Which::Exists => old.is_some(),
+    };
+    let compares = old.is_none_or(|old| match options.compare {
+        Compare::Any => true,
+        Compare::Greater => new > old,
+        Compare::Less => new < old,
+    });
+    is_wanted && compares
+}

@@ -1,0 +1,141 @@
+//! Commands on strings: a string is in the row of its key.
+
+use bytes::{Bytes, BytesMut};
+
+use crate::KeysError;
+use crate::command::{Condition, Expiry, StringCommand};
+use crate::generic::applies;
+use crate::keys::{Keys, check_value};
+use crate::limits::{BYTES_PER_STEP, VALUE_BYTES_MAX};
+use crate::number::{decimal_sum, integer};
+use crate::reply::KeysReply;
+use crate::tables::{Kind, Tables};
+
+impl<T: Tables> Keys<'_, T> {
+    pub(crate) fn run_string(&mut self, command: &StringCommand) -> Result<KeysReply, T::Error> {
+        match command {
+            StringCommand::Set { key, value, condition, expiry, get } => {
+                self.set_string(key, value, condition, *expiry, *get)
+            }
+            StringCommand::Get { key } => Ok(self.string(key)?.map_or(KeysReply::Missing, KeysReply::Value)),
+            StringCommand::Take { key } => {
+                let Some(open) = self.typed(key, Kind::String)? else { return Ok(KeysReply::Missing) };
+                self.remove(&open)?;
+                Ok(KeysReply::Value(open.row.value))
+            }
+            StringCommand::GetRange { key, start, end } => {
+                let value = self.string(key)?.unwrap_or_default();
+                // Redis takes a last index before the first byte as that of the first byte, but not from -1 to -9.
+                let is_reverse = *start < 0 && *end < *start;
+                let end = if is_reverse { *end } else { (*end).max(-(value.len() as i64)) };
+                let (from, to) = slice(value.len() as u64, *start, end);
+                Ok(KeysReply::Value(value.slice(from as usize..to as usize)))
+            }
+            StringCommand::Length { key } => {
+                Ok(KeysReply::Count(self.string(key)?.map_or(0, |value| value.len() as u64)))
+            }
+            StringCommand::Append { key, value } => {
+                let offset = self.string(key)?.map_or(0, |old| old.len() as u64);
+                self.write_string(key, offset, value)
+            }
+            StringCommand::SetRange { key, offset, value } => self.set_range(key, *offset, value),
+            StringCommand::Add { key, by } => {
+                let number = self.string(key)?.map_or(Some(0), |old| integer(&old)).ok_or(KeysError::NotInteger)?;
+                let sum = number.checked_add(*by).ok_or(KeysError::Overflow)?;
+                self.put_string(key, sum.to_string().into())?;
+                Ok(KeysReply::Integer(sum))
+            }
+            StringCommand::AddFloat { key, by } => {
+                let old = self.string(key)?.unwrap_or(Bytes::from_static(b"0"));
+                let sum = Bytes::from(decimal_sum(&old, by, KeysError::NotFloat)?);
+                self.put_string(key, sum.clone())?;
+                Ok(KeysReply::Value(sum))
+            }
+        }
+    }
+
+    fn string(&mut self, key: &Bytes) -> Result<Option<Bytes>, T::Error> {
+        Ok(self.typed(key, Kind::String)?.map(|open| open.row.value))
+    }
+
+    fn set_string(
+        &mut self,
+        key: &Bytes,
+        value: &Bytes,
+        condition: &Condition,
+        expiry: Expiry,
+        get: bool,
+    ) -> Result<KeysReply, T::Error> {
+        check_value(value)?;
+        self.context.charge(value.len() as u64 / BYTES_PER_STEP)?;
+        let found = self.find(key)?;
+        let row = found.as_ref().map(|open| &open.row);
+        let needs_string = get || matches!(condition, Condition::Value(_));
+        if needs_string && row.is_some_and(|row| row.kind != Kind::String) {
+            return Err(KeysError::WrongType.into());
+        }
+        let previous = row.filter(|_| get).map(|row| row.value.clone());
+        if !applies(condition, row) {
+            return Ok(KeysReply::Set { applied: false, previous });
+        }
+        let expires_at = match expiry {
+            Expiry::Never => None,
+            Expiry::Keep => row.and_then(|row| row.expires_at),
+            Expiry::At(at) => Some(at),
+        };
+        if !self.context.is_alive(expires_at) {
+            found.map_or(Ok(()), |open| self.remove(&open))?;
+            return Ok(KeysReply::Set { applied: true, previous });
+        }
+        let mut open = self.found_or_new(found.filter(|open| open.row.kind == Kind::String), key, Kind::String)?;
+        open.row.value = value.clone();
+        self.set_expiry(&mut open.row, expires_at)?;
+        self.save(open)?;
+        Ok(KeysReply::Set { applied: true, previous })
+    }
+
+    fn set_range(&mut self, key: &Bytes, offset: u64, value: &Bytes) -> Result<KeysReply, T::Error> {
+        if value.is_empty() {
+            return Ok(KeysReply::Count(self.string(key)?.map_or(0, |old| old.len() as u64)));
+        }
+        self.write_string(key, offset, value)
+    }
+
+    /// Writes bytes into a string from an offset on, and returns its length. An empty string is made, too.
+    fn write_string(&mut self, key: &Bytes, offset: u64, value: &Bytes) -> Result<KeysReply, T::Error> {
+        let old = self.string(key)?.unwrap_or_default();
+        let end = offset.saturating_add(value.len() as u64);
+        let length = end.max(old.len() as u64);
+        if length > VALUE_BYTES_MAX as u64 {
+            return Err(KeysError::StringTooLong.into());
+        }
+        self.context.charge(length / BYTES_PER_STEP)?;
+        let mut written = BytesMut::zeroed(length as usize);
+        for (part, at) in [(&old, 0), (value, offset as usize)] {
+            if let Some(place) = written.get_mut(at..at + part.len()) {
+                place.copy_from_slice(part);
+            }
+        }
+        self.put_string(key, written.freeze())?;
+        Ok(KeysReply::Count(length))
+    }
+
+    /// Sets a string and leaves its expiry. The key holds a string or is missing.
+    fn put_string(&mut self, key: &Bytes, value: Bytes) -> Result<(), T::Error> {
+        let found = self.typed(key, Kind::String)?;
+        let mut open = self.found_or_new(found, key, Kind::String)?;
+        open.row.value = value;
+        self.save(open)
+    }
+}
+
+/// Returns the range from one index to another of so many things, both inside; a negative index counts from the end.
+pub(crate) fn slice(count: u64, first: i64, last: i64) -> (u64, u64) {
+    let place = |index: i64| {
+        let from_start = u64::try_from(index).ok();
+        from_start.or_else(|| count.checked_sub(index.unsigned_abs()))
+    };
+    let from = place(first).unwrap_or(0).min(count);
+    let to = place(last).map_or(0, |last| last.saturating_add(1).min(count));
+    (from, to.max(from))
+}

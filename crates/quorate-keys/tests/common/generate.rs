@@ -1,0 +1,266 @@
+//! Random commands: on few keys, fields and values, so that they meet; with all extremes.
+
+use std::ops::Bound;
+
+use bytes::Bytes;
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+use quorate_keys::*;
+
+/// Stands for the version that the key has at the time of the command.
+pub const CURRENT: Version = Version(u64::MAX);
+
+/// How far a time is from that of the command, at most.
+const AHEAD: u64 = 40;
+
+/// The time of the command stands for this one.
+pub const NOW: u64 = 1_000_000;
+
+pub fn key() -> impl Strategy<Value = Bytes> {
+    select(vec!["a", "b", "c", "d"]).prop_map(Bytes::from)
+}
+
+fn field() -> impl Strategy<Value = Bytes> {
+    select(vec!["", "f", "g", "fa", "\u{7f}", "h"]).prop_map(Bytes::from)
+}
+
+fn fields() -> impl Strategy<Value = Vec<Bytes>> {
+    vec(field(), 0..4)
+}
+
+fn value() -> impl Strategy<Value = Bytes> {
+    let values = vec![
+        "",
+        "0",
+        "1",
+        "-7",
+        "9223372036854775807",
+        "9223372036854775808",
+        "01",
+        "1.5",
+        "0.125",
+        "1e300",
+        "inf",
+        "abc",
+    ];
+    select(values).prop_map(Bytes::from)
+}
+
+fn decimal() -> impl Strategy<Value = Bytes> {
+    select(vec!["0", "1", "-1.5", "0.125", "2.5e1", "1e300", "1e308", "inf", "nan", "x", ""]).prop_map(Bytes::from)
+}
+
+fn integer() -> impl Strategy<Value = i64> {
+    prop_oneof![-3..4_i64, select(vec![i64::MIN, i64::MAX, i64::MIN + 1])]
+}
+
+fn index() -> impl Strategy<Value = i64> {
+    prop_oneof![6 => -6..7_i64, 1 => select(vec![i64::MIN, i64::MAX])]
+}
+
+fn score() -> impl Strategy<Value = f64> {
+    let extremes = vec![f64::INFINITY, f64::NEG_INFINITY, f64::NAN, -0.0, f64::MIN_POSITIVE, 5e-324, f64::MAX];
+    prop_oneof![4 => (-2..3_i8).prop_map(f64::from), 1 => select(extremes)]
+}
+
+/// A time near [`NOW`].
+fn at() -> impl Strategy<Value = u64> {
+    (NOW - 5)..(NOW + AHEAD)
+}
+
+fn expiry() -> impl Strategy<Value = Expiry> {
+    prop_oneof![2 => Just(Expiry::Never), 1 => Just(Expiry::Keep), 2 => at().prop_map(Expiry::At)]
+}
+
+fn condition() -> impl Strategy<Value = Condition> {
+    prop_oneof![
+        4 => Just(Condition::Always),
+        1 => Just(Condition::Missing),
+        1 => Just(Condition::Exists),
+        1 => select(vec![CURRENT, Version(3)]).prop_map(Condition::Version),
+        1 => value().prop_map(Condition::Value),
+    ]
+}
+
+fn expiry_condition() -> impl Strategy<Value = ExpiryCondition> {
+    use ExpiryCondition::*;
+    select(vec![Always, Always, Missing, Exists, Later, Earlier])
+}
+
+fn kind() -> impl Strategy<Value = Kind> {
+    select(vec![Kind::String, Kind::Hash, Kind::Set, Kind::SortedSet, Kind::List])
+}
+
+fn end() -> impl Strategy<Value = End> {
+    select(vec![End::Left, End::Right])
+}
+
+fn of() -> impl Strategy<Value = Collection> {
+    select(vec![Collection::Hash, Collection::Set])
+}
+
+fn span() -> impl Strategy<Value = Span> {
+    let bound = || select(vec!["", "a", "a\0", "b", "c", "d", "e"]).prop_map(Bytes::from);
+    (bound(), option::of(bound())).prop_map(|(from, to)| Span { from, to })
+}
+
+pub fn command() -> impl Strategy<Value = KeysCommand> {
+    prop_oneof![
+        4 => keys().prop_map(KeysCommand::Key),
+        4 => strings().prop_map(KeysCommand::String),
+        3 => elements().prop_map(KeysCommand::Element),
+        3 => hashes().prop_map(KeysCommand::Hash),
+        3 => sets().prop_map(KeysCommand::Set),
+        4 => sorted_sets().prop_map(KeysCommand::SortedSet),
+        4 => lists().prop_map(KeysCommand::List),
+    ]
+}
+
+fn keys() -> impl Strategy<Value = KeyCommand> {
+    use KeyCommand::*;
+    let order = select(vec![Order::Up, Order::Down]);
+    let scan = (span(), order, 0..4_u64, option::of(kind()), any::<bool>());
+    prop_oneof![
+        (vec(key(), 0..3), condition()).prop_map(|(keys, condition)| Delete { keys, condition }),
+        vec(key(), 0..4).prop_map(|keys| Exists { keys }),
+        key().prop_map(|key| Describe { key }),
+        (key(), option::of(Just(CURRENT))).prop_map(|(key, version)| Expect { key, version }),
+        (key(), select(vec![Kind::Hash, Kind::Set, Kind::SortedSet, Kind::List]))
+            .prop_map(|(key, kind)| Count { key, kind }),
+        (key(), option::of(at()), expiry_condition()).prop_map(|(key, at, condition)| Expire { key, at, condition }),
+        (key(), 0..2_u32, key(), any::<bool>()).prop_map(|(key, to_space, to, replace)| Rename {
+            key,
+            to_space,
+            to,
+            replace
+        }),
+        (key(), 0..2_u32, key(), any::<bool>()).prop_map(|(key, to_space, to, replace)| Copy {
+            key,
+            to_space,
+            to,
+            replace
+        }),
+        scan.prop_map(|(span, order, limit, kind, values)| Scan { span, order, limit, kind, values }),
+    ]
+}
+
+fn strings() -> impl Strategy<Value = StringCommand> {
+    use StringCommand::*;
+    let offset = prop_oneof![8 => 0..6_u64, 1 => Just(u64::MAX)];
+    prop_oneof![
+        4 => (key(), value(), condition(), expiry(), any::<bool>()).prop_map(
+            |(key, value, condition, expiry, get)| Set { key, value, condition, expiry, get }
+        ),
+        1 => key().prop_map(|key| Get { key }),
+        1 => key().prop_map(|key| Take { key }),
+        1 => (key(), index(), index()).prop_map(|(key, start, end)| GetRange { key, start, end }),
+        1 => key().prop_map(|key| Length { key }),
+        1 => (key(), value()).prop_map(|(key, value)| Append { key, value }),
+        1 => (key(), offset, value()).prop_map(|(key, offset, value)| SetRange { key, offset, value }),
+        2 => (key(), integer()).prop_map(|(key, by)| Add { key, by }),
+        2 => (key(), decimal()).prop_map(|(key, by)| AddFloat { key, by }),
+    ]
+}
+
+fn elements() -> impl Strategy<Value = ElementCommand> {
+    use ElementCommand::*;
+    prop_oneof![
+        (of(), key(), fields()).prop_map(|(of, key, fields)| Remove { of, key, fields }),
+        (of(), key(), fields()).prop_map(|(of, key, fields)| Contains { of, key, fields }),
+        (of(), key(), field(), 0..4_u64).prop_map(|(of, key, from, limit)| Scan { of, key, from, limit }),
+        (of(), key(), fields(), option::of(at()), expiry_condition())
+            .prop_map(|(of, key, fields, at, condition)| Expire { of, key, fields, at, condition }),
+        (of(), key(), fields()).prop_map(|(of, key, fields)| Describe { of, key, fields }),
+        (of(), key(), 0..6_u64, any::<bool>(), any::<u64>()).prop_map(|(of, key, count, repeats, seed)| Draw {
+            of,
+            key,
+            count,
+            repeats,
+            seed
+        }),
+    ]
+}
+
+fn hashes() -> impl Strategy<Value = HashCommand> {
+    use HashCommand::*;
+    prop_oneof![
+        3 => (key(), vec((field(), value()), 1..4), condition(), expiry())
+            .prop_map(|(key, fields, condition, expiry)| Set { key, fields, condition, expiry }),
+        1 => (key(), fields()).prop_map(|(key, fields)| Get { key, fields }),
+        1 => (key(), field(), integer()).prop_map(|(key, field, by)| Add { key, field, by }),
+        1 => (key(), field(), decimal()).prop_map(|(key, field, by)| AddFloat { key, field, by }),
+    ]
+}
+
+fn sets() -> impl Strategy<Value = SetCommand> {
+    use SetCommand::*;
+    let operation = select(vec![SetOperation::Union, SetOperation::Intersection, SetOperation::Difference]);
+    prop_oneof![
+        3 => (key(), fields(), expiry()).prop_map(|(key, members, expiry)| Add { key, members, expiry }),
+        1 => (key(), 0..4_u64, any::<u64>()).prop_map(|(key, count, seed)| Pop { key, count, seed }),
+        1 => (key(), key(), field()).prop_map(|(from, to, member)| Move { from, to, member }),
+        1 => (operation, vec(key(), 0..4), option::of(key()))
+            .prop_map(|(operation, keys, store)| Combine { operation, keys, store }),
+    ]
+}
+
+fn bound<B: Clone + std::fmt::Debug>(inner: impl Strategy<Value = B>) -> impl Strategy<Value = Bound<B>> {
+    (inner, 0..5_u8).prop_map(|(bound, kind)| match kind {
+        0 => Bound::Unbounded,
+        1 | 2 => Bound::Included(bound),
+        _ => Bound::Excluded(bound),
+    })
+}
+
+pub fn range() -> impl Strategy<Value = Range> {
+    prop_oneof![
+        (index(), index()).prop_map(|(first, last)| Range::Rank(first, last)),
+        (bound(score()), bound(score())).prop_map(|(min, max)| Range::Score(min, max)),
+        (bound(field()), bound(field())).prop_map(|(min, max)| Range::Member(min, max)),
+    ]
+}
+
+fn sorted_sets() -> impl Strategy<Value = SortedSetCommand> {
+    use SortedSetCommand::*;
+    let options = || {
+        let which = select(vec![Which::Any, Which::Any, Which::Missing, Which::Exists]);
+        let compare = select(vec![Compare::Any, Compare::Any, Compare::Greater, Compare::Less]);
+        (which, compare).prop_map(|(which, compare)| AddOptions { which, compare })
+    };
+    let limit = prop_oneof![0..4_u64, Just(u64::MAX)];
+    prop_oneof![
+        4 => (key(), vec((score(), field()), 0..4), options(), any::<bool>())
+            .prop_map(|(key, members, options, count_changed)| Add { key, members, options, count_changed }),
+        1 => (key(), field(), score(), options())
+            .prop_map(|(key, member, by, options)| Increment { key, member, by, options }),
+        1 => (key(), fields()).prop_map(|(key, members)| Remove { key, members }),
+        1 => (key(), fields()).prop_map(|(key, members)| Scores { key, members }),
+        1 => (key(), field(), any::<bool>()).prop_map(|(key, member, reverse)| Rank { key, member, reverse }),
+        2 => (key(), range(), any::<bool>(), 0..3_u64, limit)
+            .prop_map(|(key, range, reverse, offset, limit)| Range { key, range, reverse, offset, limit }),
+        1 => (key(), range()).prop_map(|(key, range)| CountRange { key, range }),
+        1 => (key(), range()).prop_map(|(key, range)| RemoveRange { key, range }),
+        1 => (key(), 0..3_u64, any::<bool>()).prop_map(|(key, count, reverse)| Pop { key, count, reverse }),
+    ]
+}
+
+fn lists() -> impl Strategy<Value = ListCommand> {
+    use ListCommand::*;
+    let item = || select(vec!["x", "y", "z", ""]).prop_map(Bytes::from);
+    prop_oneof![
+        4 => (key(), vec(item(), 0..4), end(), any::<bool>())
+            .prop_map(|(key, values, end, existing)| Push { key, values, end, existing }),
+        1 => (key(), 0..3_u64, end()).prop_map(|(key, count, end)| Pop { key, count, end }),
+        1 => (key(), key(), end(), end())
+            .prop_map(|(from, to, from_end, to_end)| Move { from, to, from_end, to_end }),
+        1 => (key(), index()).prop_map(|(key, index)| Index { key, index }),
+        1 => (key(), index(), index()).prop_map(|(key, start, stop)| Range { key, start, stop }),
+        1 => (key(), index(), item()).prop_map(|(key, index, value)| Set { key, index, value }),
+        1 => (key(), index(), index()).prop_map(|(key, start, stop)| Trim { key, start, stop }),
+        1 => (key(), any::<bool>(), item(), item())
+            .prop_map(|(key, before, pivot, value)| Insert { key, before, pivot, value }),
+        1 => (key(), integer(), item()).prop_map(|(key, count, value)| Remove { key, count, value }),
+    ]
+}

@@ -1,0 +1,96 @@
+//! Random streams of commands do, and reply, what the model does.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests stop at the first surprise")]
+
+use bytes::Bytes;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use quorate_keys::*;
+
+mod common;
+mod model;
+
+use common::generate::{self, CURRENT};
+use common::invariants;
+use model::{Model, Name};
+
+const BUDGET: u64 = 1 << 40;
+
+/// A step of a stream: time moves on, a command runs, and a few rows are swept.
+#[derive(Clone, Debug)]
+struct Step {
+    later: u64,
+    space: Space,
+    command: KeysCommand,
+    sweep: usize,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let space = prop_oneof![9 => Just(0), 1 => Just(1_u32)];
+    (prop_oneof![Just(0), 0..4_u64], space, generate::command(), prop_oneof![2 => Just(0), 1 => 0..3_usize])
+        .prop_map(|(later, space, command, sweep)| Step { later, space, command, sweep })
+}
+
+/// Puts the version that a key has where a command names the current one.
+fn resolve(command: &mut KeysCommand, version_of: impl Fn(&Bytes) -> Option<Version>) {
+    let put = |condition: &mut Condition, key: &Bytes| {
+        if *condition == Condition::Version(CURRENT)
+            && let Some(version) = version_of(key)
+        {
+            *condition = Condition::Version(version);
+        }
+    };
+    match command {
+        KeysCommand::Key(KeyCommand::Expect { key, version }) if *version == Some(CURRENT) => {
+            *version = version_of(key)
+        }
+        KeysCommand::Key(KeyCommand::Delete { keys, condition }) => keys.iter().for_each(|key| put(condition, key)),
+        KeysCommand::String(StringCommand::Set { key, condition, .. })
+        | KeysCommand::Hash(HashCommand::Set { key, condition, .. }) => put(condition, key),
+        _ => {}
+    }
+}
+
+/// Checks that the keys that differ were touched.
+fn check_touched(before: &Model, after: &Model, touched: &[Name]) {
+    for name in before.keys.keys().chain(after.keys.keys()) {
+        let version = |model: &Model| model.keys.get(name).map(|entry| entry.version);
+        assert!(version(before) == version(after) || touched.contains(name), "{name:?} was not touched");
+    }
+}
+
+fn run(steps: Vec<Step>, pieces: &[usize]) {
+    let (mut tables, mut model) = (Memory::default(), Model::default());
+    model.now = generate::NOW - 20;
+    for (number, mut step) in steps.into_iter().enumerate() {
+        model.now += step.later;
+        model.version = Version::new(number as u64 + 1, 0);
+        model.expire();
+        let find = |key: &Bytes| model.keys.get(&(step.space, key.clone())).map(|entry| entry.version);
+        resolve(&mut step.command, find);
+        let (before, old) = (tables.clone(), model.clone());
+        let mut context = Context::new(model.now, model.version, BUDGET);
+        let actual = Keys::new(&mut tables, &mut context, step.space).run(&step.command);
+        let expected = model.run(step.space, &step.command, &actual);
+        assert_eq!(actual, expected, "{step:?} of {old:?}");
+        check_touched(&old, &model, &context.take_touched());
+        if actual.is_err() || matches!(actual, Ok(KeysReply::NotApplied | KeysReply::Missing)) {
+            assert_eq!(tables, before, "{step:?} failed, or did not apply, but has written");
+        }
+        sweep(&mut tables, &mut context, step.sweep).unwrap();
+        invariants::check(&mut tables);
+    }
+    invariants::sweep_all(&mut tables, model.now, pieces);
+    assert_eq!(invariants::contents(&mut tables), model.keys);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1_500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn streams_of_commands_do_what_the_model_does(
+        steps in vec(step(), 1..60),
+        pieces in vec(1..7_usize, 1..4),
+    ) {
+        run(steps, &pieces);
+    }
+}
