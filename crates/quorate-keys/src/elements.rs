@@ -12,7 +12,7 @@ use bytes::Bytes;
 use crate::KeysError;
 use crate::command::{Collection, ElementCommand, ExpiryCondition};
 use crate::generic::expiry_change;
-use crate::keys::{Keys, Open, ReplyBytes, check_fields, check_rows};
+use crate::keys::{Keys, Open, ReplyBytes, check_fields, check_rows, check_time};
 use crate::limits::READ_ROWS_MAX;
 use crate::reply::{Change, KeysReply, Page};
 use crate::tables::{Element, Id, Kind, Order, Span, Tables, after};
@@ -158,6 +158,7 @@ impl<T: Tables> Keys<'_, T> {
     ) -> Result<KeysReply, T::Error> {
         self.context.charge_rows(fields.len(), 0)?;
         check_fields(fields)?;
+        check_time(at)?;
         let Some(mut open) = self.typed(key, kind)? else {
             return Ok(KeysReply::Expired(vec![Change::Missing; fields.len()]));
         };

@@ -36,6 +36,9 @@ pub enum KeysError {
     /// The string would have more bytes than [`VALUE_BYTES_MAX`](crate::limits::VALUE_BYTES_MAX).
     #[error("ERR string exceeds maximum allowed size (proto-max-bulk-len)")]
     StringTooLong,
+    /// The expiry is later than [`TIME_MAX`](crate::limits::TIME_MAX).
+    #[error("ERR invalid expire time")]
+    InvalidExpiry,
     /// A key, a field, a member or a value has too many bytes.
     #[error("ERR the {what} has {bytes} bytes, and may have {max}")]
     TooLong {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::KeysError;
 use crate::command::{Condition, ExpiryCondition, KeyCommand};
 use crate::context::Version;
-use crate::keys::{Keys, ReplyBytes, check_keys};
+use crate::keys::{Keys, ReplyBytes, check_keys, check_time};
 use crate::limits::{NEXT_ROW_STEPS, READ_ROWS_MAX};
 use crate::reply::{Change, KeyEntry, KeyInfo, KeysReply, Page};
 use crate::tables::{KeyRow, Kind, Order, Space, Span, Tables, after};
@@ -85,6 +85,7 @@ impl<T: Tables> Keys<'_, T> {
     }
 
     fn expire(&mut self, key: &Bytes, at: Option<u64>, condition: ExpiryCondition) -> Result<KeysReply, T::Error> {
+        check_time(at)?;
         let Some(mut open) = self.find(key)? else { return Ok(KeysReply::Missing) };
         match expiry_change(open.row.expires_at, at, condition, self.context.now) {
             Change::Done => {

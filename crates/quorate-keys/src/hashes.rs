@@ -5,7 +5,7 @@ use bytes::Bytes;
 use crate::KeysError;
 use crate::command::{Condition, Expiry, HashCommand};
 use crate::elements::check_pairs;
-use crate::keys::{Keys, ReplyBytes, check_fields};
+use crate::keys::{Keys, ReplyBytes, check_expiry, check_fields};
 use crate::number::{decimal_sum, integer};
 use crate::reply::KeysReply;
 use crate::tables::{Element, Kind, Tables};
@@ -50,6 +50,7 @@ impl<T: Tables> Keys<'_, T> {
         let bytes = fields.iter().map(|(_, value)| value.len()).sum();
         self.context.charge_rows(fields.len(), bytes)?;
         check_pairs(fields)?;
+        check_expiry(expiry)?;
         let found = self.typed(key, Kind::Hash)?;
         if *condition != Condition::Always {
             for (field, _) in fields {

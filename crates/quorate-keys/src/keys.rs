@@ -14,8 +14,9 @@ use std::ops::ControlFlow;
 use bytes::Bytes;
 
 use crate::KeysError;
+use crate::command::Expiry;
 use crate::context::{Context, Version};
-use crate::limits::{FIELD_BYTES_MAX, KEY_BYTES_MAX, REPLY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::limits::{FIELD_BYTES_MAX, KEY_BYTES_MAX, REPLY_BYTES_MAX, TIME_MAX, VALUE_BYTES_MAX};
 use crate::tables::{Id, KeyRow, Kind, Order, Space, Tables};
 
 /// The keys of a space, as a command sees them.
@@ -215,6 +216,17 @@ pub(crate) fn check_fields<'b>(fields: impl IntoIterator<Item = &'b Bytes>) -> R
 
 pub(crate) fn check_value(value: &Bytes) -> Result<(), KeysError> {
     check_bytes("value", value, VALUE_BYTES_MAX)
+}
+
+pub(crate) fn check_time(at: Option<u64>) -> Result<(), KeysError> {
+    if at.is_none_or(|at| at <= TIME_MAX) { Ok(()) } else { Err(KeysError::InvalidExpiry) }
+}
+
+pub(crate) fn check_expiry(expiry: Expiry) -> Result<(), KeysError> {
+    match expiry {
+        Expiry::At(at) => check_time(Some(at)),
+        Expiry::Never | Expiry::Keep => Ok(()),
+    }
 }
 
 fn check_bytes(what: &'static str, bytes: &[u8], max: usize) -> Result<(), KeysError> {

@@ -11,6 +11,9 @@ pub const FIELD_BYTES_MAX: usize = 64 << 10;
 /// The most bytes of a value: of a string, of a field, or of an item of a list.
 pub const VALUE_BYTES_MAX: usize = 16 << 20;
 
+/// The latest time of an expiry, in nanoseconds since 1970: what an engine can store.
+pub const TIME_MAX: u64 = i64::MAX as u64;
+
 /// The most rows that a command changes whose work depends on the size of a collection.
 pub const CHANGED_ROWS_MAX: u64 = 10_000;
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 
 use crate::command::{Expiry, SetCommand, SetOperation};
-use crate::keys::{Keys, Open, ReplyBytes, check_fields, check_keys, check_rows};
+use crate::keys::{Keys, Open, ReplyBytes, check_expiry, check_fields, check_keys, check_rows};
 use crate::limits::{CHANGED_ROWS_MAX, READ_ROWS_MAX};
 use crate::reply::KeysReply;
 use crate::tables::{Kind, Span, Tables};
@@ -34,6 +34,7 @@ impl<T: Tables> Keys<'_, T> {
     fn add_members(&mut self, key: &Bytes, members: &[Bytes], expiry: Expiry) -> Result<KeysReply, T::Error> {
         self.context.charge_rows(members.len(), 0)?;
         check_fields(members)?;
+        check_expiry(expiry)?;
         let found = self.typed(key, Kind::Set)?;
         if members.is_empty() {
             return Ok(KeysReply::Count(0));

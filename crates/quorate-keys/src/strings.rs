@@ -5,7 +5,7 @@ use bytes::{Bytes, BytesMut};
 use crate::KeysError;
 use crate::command::{Condition, Expiry, StringCommand};
 use crate::generic::applies;
-use crate::keys::{Keys, check_value};
+use crate::keys::{Keys, check_expiry, check_value};
 use crate::limits::{BYTES_PER_STEP, VALUE_BYTES_MAX};
 use crate::number::{decimal_sum, integer};
 use crate::reply::KeysReply;
@@ -67,6 +67,7 @@ impl<T: Tables> Keys<'_, T> {
         get: bool,
     ) -> Result<KeysReply, T::Error> {
         check_value(value)?;
+        check_expiry(expiry)?;
         self.context.charge(value.len() as u64 / BYTES_PER_STEP)?;
         let found = self.find(key)?;
         let row = found.as_ref().map(|open| &open.row);

@@ -11,6 +11,7 @@ mod model;
 
 use common::generate::{self, CURRENT};
 use common::invariants;
+use model::contents::contents;
 use model::{Model, Name};
 
 const BUDGET: u64 = 1 << 40;
@@ -80,7 +81,7 @@ fn run(steps: Vec<Step>, pieces: &[usize]) {
         invariants::check(&mut tables);
     }
     invariants::sweep_all(&mut tables, model.now, pieces);
-    assert_eq!(invariants::contents(&mut tables), model.keys);
+    assert_eq!(contents(&mut tables), model.keys);
 }
 
 proptest! {

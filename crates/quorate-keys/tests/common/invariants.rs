@@ -1,23 +1,10 @@
 //! What holds for the tables after each command.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::ops::ControlFlow;
+use std::collections::BTreeSet;
 
-use bytes::Bytes;
 use quorate_keys::*;
 
-use crate::model::{Entry, Field, Held, Name};
-
-const ALL_PLACES: Span<Place> = Span { from: FIRST_PLACE, to: None };
-
-/// Collects what a visit gives.
-macro_rules! collect {
-    ($tables:expr, $method:ident, $($argument:expr),*) => {{
-        let mut rows = Vec::new();
-        $tables.$method($($argument,)* &mut |row| { rows.push(row); ControlFlow::Continue(()) }).unwrap();
-        rows
-    }};
-}
+use super::ALL_PLACES;
 
 /// Checks that the rows of keys say of the other tables what is there.
 pub fn check(tables: &mut Memory) {
@@ -100,35 +87,4 @@ pub fn sweep_all(tables: &mut Memory, now: u64, pieces: &[usize]) {
     assert_eq!(tables.trash().count(), 0);
     let known: BTreeSet<Id> = tables.rows().map(|(.., row)| row.id).collect();
     assert!(tables.ids().all(|id| known.contains(&id)));
-}
-
-/// Returns what the tables hold, as the model has it.
-pub fn contents(tables: &mut Memory) -> BTreeMap<Name, Entry> {
-    let rows: Vec<_> = tables.rows().cloned().collect();
-    let entry = |(space, key, row): (Space, Bytes, KeyRow)| {
-        let fields = || {
-            let elements = collect!(tables, elements, row.id, &Span::ALL, Order::Up);
-            let field = |element: Element| Field {
-                value: element.value,
-                version: element.version,
-                expires_at: element.expires_at,
-            };
-            elements.into_iter().map(|(name, element)| (name, field(element))).collect()
-        };
-        let held = match row.kind {
-            Kind::String => Held::String(row.value.clone()),
-            Kind::Hash => Held::Hash({ fields }()),
-            Kind::Set => Held::Set({ fields }()),
-            Kind::SortedSet => {
-                let places = collect!(tables, members, row.id, &ALL_PLACES, Order::Up);
-                Held::SortedSet(places.into_iter().map(|(score, member)| (member, score.get())).collect())
-            }
-            Kind::List => {
-                let items = collect!(tables, items, row.id, &Span { from: i64::MIN, to: None }, Order::Up);
-                Held::List(items.into_iter().map(|(_, value)| value).collect())
-            }
-        };
-        ((space, key), Entry { held, version: row.version, expires_at: row.expires_at })
-    };
-    rows.into_iter().map(entry).collect()
 }

@@ -10,6 +10,7 @@ use quorate_keys::{
     Page, Space, Span, Version, after,
 };
 
+pub mod contents;
 mod elements;
 mod lists;
 mod sorted_sets;
