@@ -21,6 +21,9 @@ pub enum KeysError {
     /// A field that is to be added to is not a number.
     #[error("ERR hash value is not a float")]
     FieldNotFloat,
+    /// What is to be added to a field is infinite.
+    #[error("ERR value is NaN or Infinity")]
+    Infinite,
     /// The sum is not an integer of 64 bits.
     #[error("ERR increment or decrement would overflow")]
     Overflow,

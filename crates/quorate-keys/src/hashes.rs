@@ -6,7 +6,7 @@ use crate::KeysError;
 use crate::command::{Condition, Expiry, HashCommand};
 use crate::elements::check_pairs;
 use crate::keys::{Keys, ReplyBytes, check_expiry, check_fields};
-use crate::number::{decimal_sum, integer};
+use crate::number::{check_decimal, decimal_sum, integer};
 use crate::reply::KeysReply;
 use crate::tables::{Element, Kind, Tables};
 
@@ -32,6 +32,7 @@ impl<T: Tables> Keys<'_, T> {
                 Ok(KeysReply::Integer(sum))
             }
             HashCommand::AddFloat { key, field, by } => {
+                check_decimal(by)?;
                 let old = self.field(key, field)?.map_or(Bytes::from_static(b"0"), |old| old.value);
                 let sum = Bytes::from(decimal_sum(&old, by, KeysError::FieldNotFloat)?);
                 self.put_field(key, field, sum.clone())?;

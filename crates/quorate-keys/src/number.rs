@@ -2,11 +2,11 @@
 
 use crate::KeysError;
 
-/// The most digits after the point that are added exactly, and that Redis writes.
-const SCALE_MAX: u32 = 17;
+/// The most digits of a number that is added exactly, of all and after the point.
+const DIGITS_MAX: u32 = 30;
 
-/// The most digits that are added exactly.
-const DIGITS_MAX: usize = 30;
+/// The digits after the point that are written.
+const WRITTEN_DIGITS: u32 = 17;
 
 /// The most bytes of a number.
 const NUMBER_BYTES_MAX: usize = 512;
@@ -18,10 +18,19 @@ pub(crate) fn integer(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(text).ok().filter(|_| is_plain)?.parse().ok()
 }
 
+/// # Errors
+///
+/// [`KeysError::NotFloat`] and [`KeysError::Infinite`], if a text is not a finite decimal number.
+pub(crate) fn check_decimal(text: &[u8]) -> Result<(), KeysError> {
+    let text = decimal_text(text).ok_or(KeysError::NotFloat)?;
+    // Only words are infinite.
+    if text.contains(|c: char| c.is_ascii_digit()) { Ok(()) } else { Err(KeysError::Infinite) }
+}
+
 /// Adds a decimal number to another one, and writes the sum without exponent or superfluous zeros.
 ///
-/// Numbers of up to 30 digits, at most 17 of them after the point, are added exactly, others as doubles. So 0.1 and 0.2
-/// are 0.3, as in Redis, which adds numbers of 80 bits and rounds to 17 digits after the point.
+/// Numbers of up to 30 digits are added exactly, and the sum is rounded to 17 digits after the point; others are added
+/// as doubles. So 0.1 and 0.2 are 0.3, as in Redis, which rounds sums of 80 bits to as many digits.
 ///
 /// # Errors
 ///
@@ -29,10 +38,8 @@ pub(crate) fn integer(text: &[u8]) -> Option<i64> {
 pub(crate) fn decimal_sum(number: &[u8], by: &[u8], not_float: KeysError) -> Result<String, KeysError> {
     let number = decimal_text(number).ok_or(not_float)?;
     let by = decimal_text(by).ok_or(KeysError::NotFloat)?;
-    if let (Some(left), Some(right)) = (Decimal::exact(number), Decimal::exact(by))
-        && let Some(sum) = left.plus(right)
-    {
-        return Ok(sum.to_string());
+    if let (Some(left), Some(right)) = (Decimal::exact(number), Decimal::exact(by)) {
+        return Ok(left.plus(right).to_string());
     }
     let double = |text: &str| text.parse::<f64>().map_err(|_| KeysError::NotFloat);
     let sum = double(number)? + double(by)?;
@@ -47,15 +54,17 @@ fn decimal_text(text: &[u8]) -> Option<&str> {
     (number.is_finite() || (number.is_infinite() && is_word)).then_some(text)
 }
 
-/// A number: an integer over a power of ten.
+/// A number: its part before the point, and [`DIGITS_MAX`] digits after it, both with its sign.
 #[derive(Clone, Copy)]
 struct Decimal {
-    digits: i128,
-    scale: u32,
+    whole: i128,
+    fraction: i128,
 }
 
 impl Decimal {
-    /// Returns the number that is written in a text, if it is small enough.
+    const UNIT: i128 = 10_i128.pow(DIGITS_MAX);
+
+    /// Returns the number that is written in a text, if it has few digits.
     fn exact(text: &str) -> Option<Self> {
         let (text, exponent) = match text.find(['e', 'E']) {
             Some(at) => (text.get(..at)?, text.get(at + 1..)?.parse::<i32>().ok()?),
@@ -65,28 +74,38 @@ impl Decimal {
         let fraction = fraction.trim_end_matches('0');
         let mut scale = i32::try_from(fraction.len()).ok()?.checked_sub(exponent)?;
         let mut written = [whole, fraction].concat();
-        while scale < 0 && written.len() <= DIGITS_MAX {
+        while scale < 0 && written.len() <= DIGITS_MAX as usize {
             written.push('0');
             scale += 1;
         }
-        let scale = u32::try_from(scale).ok().filter(|scale| *scale <= SCALE_MAX)?;
-        let is_short = written.trim_start_matches(['+', '-', '0']).len() <= DIGITS_MAX;
-        Some(Self { digits: written.parse().ok().filter(|_| is_short)?, scale })
+        let scale = u32::try_from(scale).ok().filter(|scale| *scale <= DIGITS_MAX)?;
+        let is_short = written.trim_start_matches(['+', '-', '0']).len() <= DIGITS_MAX as usize;
+        let digits: i128 = written.parse().ok().filter(|_| is_short)?;
+        let unit = 10_i128.pow(scale);
+        Some(Self { whole: digits / unit, fraction: digits % unit * (Self::UNIT / unit) })
     }
 
-    fn plus(self, other: Self) -> Option<Self> {
-        let scale = self.scale.max(other.scale);
-        let scaled = |number: Self| number.digits.checked_mul(10_i128.checked_pow(scale - number.scale)?);
-        Some(Self { digits: scaled(self)?.checked_add(scaled(other)?)?, scale })
+    fn plus(self, other: Self) -> Self {
+        let fraction = self.fraction + other.fraction;
+        let whole = self.whole + other.whole + fraction.div_euclid(Self::UNIT);
+        let fraction = fraction.rem_euclid(Self::UNIT);
+        if whole < 0 && fraction > 0 {
+            Self { whole: whole + 1, fraction: fraction - Self::UNIT }
+        } else {
+            Self { whole, fraction }
+        }
     }
 }
 
 impl std::fmt::Display for Decimal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let unit = 10_u128.pow(self.scale);
-        let (whole, fraction) = (self.digits.unsigned_abs() / unit, self.digits.unsigned_abs() % unit);
-        let sign = if self.digits < 0 { "-" } else { "" };
-        let fraction = format!("{fraction:0width$}", width = self.scale as usize);
+        let unit = 10_u128.pow(WRITTEN_DIGITS);
+        let dropped = 10_u128.pow(DIGITS_MAX - WRITTEN_DIGITS);
+        let rounded = (self.fraction.unsigned_abs() + dropped / 2) / dropped;
+        let (whole, fraction) = (self.whole.unsigned_abs() + rounded / unit, rounded % unit);
+        let is_negative = (self.whole < 0 || self.fraction < 0) && (whole, fraction) != (0, 0);
+        let sign = if is_negative { "-" } else { "" };
+        let fraction = format!("{fraction:0width$}", width = WRITTEN_DIGITS as usize);
         let fraction = fraction.trim_end_matches('0');
         let point = if fraction.is_empty() { "" } else { "." };
         write!(f, "{sign}{whole}{point}{fraction}")
@@ -119,6 +138,10 @@ mod tests {
             ("17179869184", "0", "17179869184"),
             (".5", "1.", "1.5"),
             ("1e-17", "0", "0.00000000000000001"),
+            ("1e-18", "-0.000000000000000001", "0"),
+            ("1.192233720368547758", "0", "1.19223372036854776"),
+            ("-0.999999999999999999", "0", "-1"),
+            ("-1e-25", "0", "0"),
             ("1e22", "1", "10000000000000000000001"),
             ("1e300", "0", &format!("1{}", "0".repeat(300))),
         ];

@@ -183,8 +183,10 @@ pub enum Part {
     Items,
 }
 
-/// The tables. Each method is one prepared statement, or one for each [`Order`] or [`Part`]. A bound `to` that is
-/// missing can be bound as the start of the next space or id, since no method reads beyond one.
+/// The tables. Each method is one prepared statement, or one for each [`Order`] or [`Part`].
+///
+/// A span is a range of row values, such as `(key_id, field) >= (?1, ?2) AND (key_id, field) < (?3, ?4)`: SQLite seeks
+/// by both ends of it. Where `to` is missing, the second one starts with the next id, `(?1 + 1, x'')`.
 ///
 /// A method fails only by trouble of the node itself; a row that is not there is no error.
 pub trait Tables {

@@ -97,6 +97,26 @@ impl Tested {
         }
     }
 
+    /// Returns the blocks of level 1.
+    fn large_blocks(&mut self) -> Vec<(Place, u64)> {
+        let id = self.tables.rows().next().unwrap().2.id;
+        common::collect!(self.tables, blocks, id, 1, &common::ALL_PLACES, Order::Up)
+    }
+
+    /// Removes members from the start of the second block of level 1 on, until it is merged. Its first block of level 0
+    /// is empty long before.
+    fn remove_second_block(&mut self) {
+        let blocks = self.large_blocks();
+        let first = blocks[0].1 as usize;
+        while self.large_blocks().len() == blocks.len() {
+            let removed: Vec<_> = self.sorted.iter().skip(first).take(3_000).cloned().collect();
+            removed.iter().for_each(|place| _ = self.sorted.remove(place));
+            let range = Range::Rank(first as i64, first as i64 + 2_999);
+            self.run(SortedSetCommand::RemoveRange { key: "k".into(), range });
+            self.check(0);
+        }
+    }
+
     /// Checks the blocks, and ranks and members at some places.
     fn check(&mut self, at: usize) {
         invariants::check(&mut self.tables);
@@ -150,11 +170,8 @@ fn blocks_of_the_second_level_split_and_merge() {
     let member = |number: u64| (number * 7_919 % all) as i64;
     tested.add((0..all).map(|number| (member(number), name(member(number) as u64))).collect());
     tested.check(0);
-    let large = |tested: &mut Tested| {
-        let id = tested.tables.rows().next().unwrap().2.id;
-        common::collect!(tested.tables, blocks, id, 1, &common::ALL_PLACES, Order::Up).len()
-    };
-    assert!(large(&mut tested) >= 3);
+    assert!(tested.large_blocks().len() >= 3);
+    tested.remove_second_block();
     for left in [120_000_usize, 60_000, 20_000, 3_000, 100] {
         while tested.sorted.len() > left {
             let length = tested.sorted.len() as i64;
@@ -167,7 +184,21 @@ fn blocks_of_the_second_level_split_and_merge() {
         }
         tested.check(left);
     }
-    assert_eq!(large(&mut tested), 1);
+    assert_eq!(tested.large_blocks().len(), 1);
+}
+
+/// Few members of each block are left, so that there are far fewer blocks.
+#[test]
+fn blocks_that_are_thinned_out_are_merged() {
+    for (from, step) in [(0, 1), (39_999, 39_999)] {
+        let mut tested = Tested::default();
+        tested.add((0..40_000).map(|number| (number as i64, name(number))).collect());
+        let removed = (0..40_000_u64).map(|number| (from + number * step) % 40_000).filter(|number| number % 50 != 7);
+        let removed: Vec<_> = removed.map(name).collect();
+        tested.sorted.retain(|(score, _)| score % 50 == 7);
+        tested.run(SortedSetCommand::Remove { key: "k".into(), members: removed });
+        tested.check(0);
+    }
 }
 
 #[test]

@@ -107,6 +107,10 @@ impl Model {
                 Ok(KeysReply::Integer(sum))
             }
             HashCommand::AddFloat { key, field, by } => {
+                if by == "inf" {
+                    return Err(KeysError::Infinite);
+                }
+                add_float(None, by, KeysError::NotFloat)?;
                 let name = (space, key.clone());
                 let old = self.fields(&name, Kind::Hash)?.get(field).map(|element| element.value.clone());
                 let sum = add_float(old, by, KeysError::FieldNotFloat)?;

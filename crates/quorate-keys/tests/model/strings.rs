@@ -140,13 +140,17 @@ pub fn add_float(old: Option<Bytes>, by: &Bytes, error: KeysError) -> Result<Byt
     if whole < 0 && fraction > 0 {
         (whole, fraction) = (whole + 1, UNIT - fraction);
     }
-    let text = format!("{sign}{}.{fraction:017}", whole.abs());
-    Ok(text.trim_end_matches('0').trim_end_matches('.').to_owned().into())
+    fraction = (fraction + DROPPED / 2) / DROPPED;
+    let text = format!("{sign}{}.{:017}", whole.abs() + fraction / WRITTEN, fraction % WRITTEN);
+    let text = text.trim_end_matches('0').trim_end_matches('.');
+    Ok(Bytes::from(if text == "-0" { "0".to_owned() } else { text.to_owned() }))
 }
 
-const UNIT: i128 = 100_000_000_000_000_000;
+const UNIT: i128 = 10_i128.pow(30);
+const WRITTEN: i128 = 10_i128.pow(17);
+const DROPPED: i128 = UNIT / WRITTEN;
 
-/// The part of a number before the point, and 17 digits after it, both with its sign; if these are all, and few.
+/// The part of a number before the point, and 30 digits after it, both with its sign; if these are all, and few.
 fn parts(text: &[u8]) -> Option<(i128, i128)> {
     let text = std::str::from_utf8(text).unwrap();
     let number: f64 = text.parse().unwrap();
@@ -156,9 +160,9 @@ fn parts(text: &[u8]) -> Option<(i128, i128)> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let fraction = fraction.trim_end_matches('0');
     let digits = [whole, fraction].concat().trim_start_matches(['-', '0']).len();
-    if fraction.len() > 17 || digits > 30 {
+    if fraction.len() > 30 || digits > 30 {
         return None;
     }
-    let fraction: i128 = format!("{fraction:0<17}").parse().ok()?;
+    let fraction: i128 = format!("{fraction:0<30}").parse().ok()?;
     Some((whole.parse().ok()?, if whole.starts_with('-') { -fraction } else { fraction }))
 }
