@@ -103,20 +103,6 @@ impl Tested {
         common::collect!(self.tables, blocks, id, 1, &common::ALL_PLACES, Order::Up)
     }
 
-    /// Removes members from the start of the second block of level 1 on, until it is merged. Its first block of level 0
-    /// is empty long before.
-    fn remove_second_block(&mut self) {
-        let blocks = self.large_blocks();
-        let first = blocks[0].1 as usize;
-        while self.large_blocks().len() == blocks.len() {
-            let removed: Vec<_> = self.sorted.iter().skip(first).take(3_000).cloned().collect();
-            removed.iter().for_each(|place| _ = self.sorted.remove(place));
-            let range = Range::Rank(first as i64, first as i64 + 2_999);
-            self.run(SortedSetCommand::RemoveRange { key: "k".into(), range });
-            self.check(0);
-        }
-    }
-
     /// Checks the blocks, and ranks and members at some places.
     fn check(&mut self, at: usize) {
         invariants::check(&mut self.tables);
@@ -171,7 +157,6 @@ fn blocks_of_the_second_level_split_and_merge() {
     tested.add((0..all).map(|number| (member(number), name(member(number) as u64))).collect());
     tested.check(0);
     assert!(tested.large_blocks().len() >= 3);
-    tested.remove_second_block();
     for left in [120_000_usize, 60_000, 20_000, 3_000, 100] {
         while tested.sorted.len() > left {
             let length = tested.sorted.len() as i64;
@@ -185,6 +170,27 @@ fn blocks_of_the_second_level_split_and_merge() {
         tested.check(left);
     }
     assert_eq!(tested.large_blocks().len(), 1);
+}
+
+/// A block of level 1 beside a large one goes only with its last member, and the block of level 0 at its start goes with
+/// it.
+#[test]
+fn a_block_beside_a_large_one_goes_with_its_last_member() {
+    let mut tested = Tested::default();
+    tested.add((0..66_000).map(|number| (number as i64, name(number))).collect());
+    tested.add((100_000..125_000).map(|number| (0, name(number))).collect());
+    let first = tested.large_blocks()[0].1;
+    assert_eq!(tested.large_blocks().len(), 2);
+    assert!(first > BLOCK_MEMBERS_MAX[1] / 4 * 3);
+    let members: Vec<_> = tested.sorted.iter().skip(first as usize).cloned().collect();
+    let (last, others) = members.split_last().unwrap();
+    for (part, blocks) in [(others, 2), (std::slice::from_ref(last), 1)] {
+        part.iter().for_each(|place| _ = tested.sorted.remove(place));
+        let members = part.iter().map(|(_, member)| member.clone()).collect();
+        tested.run(SortedSetCommand::Remove { key: "k".into(), members });
+        assert_eq!(tested.large_blocks().len(), blocks);
+        tested.check(0);
+    }
 }
 
 /// Few members of each block are left, so that there are far fewer blocks.

@@ -25,9 +25,9 @@ struct Step {
     sweep: usize,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step(command: impl Strategy<Value = KeysCommand>) -> impl Strategy<Value = Step> {
     let space = prop_oneof![9 => Just(0), 1 => Just(1_u32)];
-    (prop_oneof![Just(0), 0..4_u64], space, generate::command(), prop_oneof![2 => Just(0), 1 => 0..3_usize])
+    (prop_oneof![Just(0), 0..4_u64], space, command, prop_oneof![2 => Just(0), 1 => 0..3_usize])
         .prop_map(|(later, space, command, sweep)| Step { later, space, command, sweep })
 }
 
@@ -89,7 +89,15 @@ proptest! {
 
     #[test]
     fn streams_of_commands_do_what_the_model_does(
-        steps in vec(step(), 1..60),
+        steps in vec(step(generate::command()), 1..60),
+        pieces in vec(1..7_usize, 1..4),
+    ) {
+        run(steps, &pieces);
+    }
+
+    #[test]
+    fn elements_that_have_expired_are_gone_whenever_they_are_swept(
+        steps in vec(step(generate::expiring()), 1..40),
         pieces in vec(1..7_usize, 1..4),
     ) {
         run(steps, &pieces);

@@ -118,6 +118,40 @@ pub fn command() -> impl Strategy<Value = KeysCommand> {
     ]
 }
 
+/// Commands on one hash and one set, most of whose elements expire soon.
+pub fn expiring() -> impl Strategy<Value = KeysCommand> {
+    let expiry = || prop_oneof![1 => Just(Expiry::Never), 4 => (NOW - 12..NOW + 10).prop_map(Expiry::At)];
+    let set_fields = (vec((field(), value()), 1..4), expiry()).prop_map(|(fields, expiry)| {
+        KeysCommand::Hash(HashCommand::Set { key: "a".into(), fields, condition: Condition::Always, expiry })
+    });
+    let add_members = (fields(), expiry())
+        .prop_map(|(members, expiry)| KeysCommand::Set(SetCommand::Add { key: "b".into(), members, expiry }));
+    let add =
+        (field(), integer()).prop_map(|(field, by)| KeysCommand::Hash(HashCommand::Add { key: "a".into(), field, by }));
+    let count = select(vec![("a", Kind::Hash), ("b", Kind::Set)])
+        .prop_map(|(key, kind)| KeysCommand::Key(KeyCommand::Count { key: key.into(), kind }));
+    let element = elements().prop_map(|mut command| {
+        use ElementCommand::*;
+        let (Remove { of, key, .. }
+        | Contains { of, key, .. }
+        | Scan { of, key, .. }
+        | Expire { of, key, .. }
+        | Describe { of, key, .. }
+        | Draw { of, key, .. }) = &mut command;
+        *key = if *of == Collection::Hash { "a".into() } else { "b".into() };
+        KeysCommand::Element(command)
+    });
+    prop_oneof![
+        3 => set_fields,
+        3 => add_members,
+        1 => add,
+        2 => count,
+        2 => element,
+        2 => keys().prop_map(KeysCommand::Key),
+        1 => sets().prop_map(KeysCommand::Set),
+    ]
+}
+
 fn keys() -> impl Strategy<Value = KeyCommand> {
     use KeyCommand::*;
     let order = select(vec![Order::Up, Order::Down]);
