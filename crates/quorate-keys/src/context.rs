@@ -54,6 +54,11 @@ impl Context {
         self.charge(rows.saturating_add(bytes as u64 / limits::BYTES_PER_STEP))
     }
 
+    /// Takes the steps for bytes of a value.
+    pub(crate) fn charge_bytes(&mut self, bytes: usize) -> Result<(), KeysError> {
+        self.charge(bytes as u64 / limits::BYTES_PER_STEP)
+    }
+
     /// Takes the steps for rows that are read one after the other.
     pub(crate) fn charge_range(&mut self, rows: u64) -> Result<(), KeysError> {
         self.charge(limits::ROW_STEPS.saturating_add(rows.saturating_mul(limits::NEXT_ROW_STEPS)))

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use crate::keys::{Keys, Open, ReplyBytes, check_rows};
 use crate::limits::CHANGED_ROWS_MAX;
-use crate::tables::{Element, FIRST_PLACE, KeyRow, Kind, Order, Span, Tables, after};
+use crate::tables::{Element, FIRST_PLACE, Kind, Order, Span, Tables, after};
 
 /// The rows that are read at once.
 const READ_AT_ONCE: usize = 256;
@@ -15,13 +15,24 @@ impl<T: Tables> Keys<'_, T> {
     /// # Errors
     ///
     /// [`KeysError::TooManyRows`](crate::KeysError::TooManyRows).
-    pub(crate) fn charge_copy(&mut self, row: &KeyRow) -> Result<(), T::Error> {
-        check_rows(row.count, CHANGED_ROWS_MAX)?;
-        self.context.charge_rows(0, row.value.len())?;
-        match row.kind {
-            Kind::SortedSet => self.charge_members(row.count as usize),
-            _ => Ok(self.context.charge_rows(2 * row.count as usize, 0)?),
+    pub(crate) fn charge_copy(&mut self, open: &Open) -> Result<(), T::Error> {
+        check_rows(open.row.count, CHANGED_ROWS_MAX)?;
+        match open.row.kind {
+            Kind::String => Ok(self.context.charge_bytes(open.row.value.len())?),
+            Kind::SortedSet => self.charge_members(open.row.count as usize),
+            Kind::List => self.charge_items(open, 0, open.row.count),
+            Kind::Hash | Kind::Set => self.charge_elements(open),
         }
+    }
+
+    fn charge_elements(&mut self, open: &Open) -> Result<(), T::Error> {
+        self.context.charge_rows(2 * open.row.count as usize, 0)?;
+        let (context, mut result) = (&mut *self.context, Ok(()));
+        self.tables.elements(open.id(), &Span::ALL, Order::Up, &mut |(_, element)| {
+            result = context.charge_bytes(element.value.len());
+            if result.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        Ok(result?)
     }
 
     /// Copies what is not in the row of a key to one that has none of it.

@@ -26,7 +26,8 @@ impl<T: Tables> Keys<'_, T> {
         let needed = if repeats { 0 } else { count };
         let is_small = open.row.count <= FAIR_DRAW_MAX;
         let window = if is_small { open.row.count } else { needed.saturating_add(WINDOW) };
-        self.context.charge_range(window.saturating_add(open.row.volatile).min(2 * READ_ROWS_MAX))?;
+        let rows = window.saturating_add(open.row.volatile).min(2 * READ_ROWS_MAX);
+        self.context.charge_range(rows.saturating_add(count.min(READ_ROWS_MAX)))?;
         let from = if is_small { Bytes::new() } else { self.random_field(open.id(), &mut random)? };
         let mut rows = self.page(open.id(), Span { from: from.clone(), to: None }, window)?.rows;
         let missing = window.saturating_sub(rows.len() as u64);

@@ -122,7 +122,7 @@ impl<T: Tables> Keys<'_, T> {
         if is_same || (self.find_in(to_space, to)?.is_some() && !replace) {
             return Ok(KeysReply::NotApplied);
         }
-        self.charge_copy(&open.row)?;
+        self.charge_copy(&open)?;
         let mut copy = self.create(to_space, to, open.row.kind)?;
         copy.row.value = open.row.value.clone();
         self.set_expiry(&mut copy.row, open.row.expires_at)?;
@@ -160,7 +160,7 @@ impl<T: Tables> Keys<'_, T> {
         let context = &mut *self.context;
         self.tables.keys(self.space, span, order, &mut |(key, row)| {
             bounds.looked += 1;
-            result = context.charge(NEXT_ROW_STEPS);
+            result = context.charge(NEXT_ROW_STEPS).and_then(|()| context.charge_bytes(row.value.len()));
             let here = key.clone();
             if context.is_alive(row.expires_at) && wanted.kind.is_none_or(|kind| kind == row.kind) {
                 _ = bounds.bytes.add(key.len() + row.value.len());

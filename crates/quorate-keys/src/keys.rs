@@ -55,6 +55,7 @@ impl<'a, T: Tables> Keys<'a, T> {
     pub(crate) fn find_in(&mut self, space: Space, key: &Bytes) -> Result<Option<Open>, T::Error> {
         check_bytes("key", key, KEY_BYTES_MAX)?;
         let Some(row) = self.tables.find_key(space, key)? else { return Ok(None) };
+        self.context.charge_bytes(row.value.len())?;
         let open = Open { space, key: key.clone(), row, is_new: false };
         Ok(self.is_alive(&open.row)?.then_some(open))
     }

@@ -127,7 +127,7 @@ impl<T: Tables> Keys<'_, T> {
     /// Makes a list of some items of another one, in its place.
     fn keep_only(&mut self, open: &Open, from: u64, to: u64) -> Result<(), T::Error> {
         check_rows(to - from, CHANGED_ROWS_MAX)?;
-        self.context.charge_rows(2 * (to - from) as usize, 0)?;
+        self.charge_items(open, from, to)?;
         let mut list = self.create(open.space, &open.key, Kind::List)?;
         self.set_expiry(&mut list.row, open.row.expires_at)?;
         for index in from..to {
@@ -146,7 +146,12 @@ impl<T: Tables> Keys<'_, T> {
         let (left, count) = (if before { *index } else { index + 1 }, open.row.count);
         let moved = left.min(count - left);
         check_rows(moved, CHANGED_ROWS_MAX)?;
-        self.context.charge_rows(2 * moved as usize + 1, value.len())?;
+        self.context.charge_rows(1, value.len())?;
+        if moved == left {
+            self.charge_items(&open, 0, left)?;
+        } else {
+            self.charge_items(&open, left, count)?;
+        }
         if moved == left {
             open.row.head -= 1;
             for to in 0..left {
@@ -174,9 +179,9 @@ impl<T: Tables> Keys<'_, T> {
         };
         let (length, removed) = (open.row.count, found.len() as u64);
         let is_right_shorter = length - first <= last + 1;
-        let touched = if is_right_shorter { length - first } else { last + 1 };
-        check_rows(touched, CHANGED_ROWS_MAX)?;
-        self.context.charge_rows(2 * touched as usize, 0)?;
+        let (from, to) = if is_right_shorter { (first, length) } else { (0, last + 1) };
+        check_rows(to - from, CHANGED_ROWS_MAX)?;
+        self.charge_items(&open, from, to)?;
         let is_kept = |index: &u64| found.binary_search(index).is_err();
         if is_right_shorter {
             for (to, from) in (first..).zip((first..length).filter(is_kept)) {
@@ -198,19 +203,33 @@ impl<T: Tables> Keys<'_, T> {
     fn matches(&mut self, open: &Open, value: &Bytes, most: u64, order: Order) -> Result<Vec<u64>, T::Error> {
         self.context.charge_range(open.row.count.min(READ_ROWS_MAX))?;
         let head = open.row.head;
-        let (mut found, mut looked) = (Vec::new(), 0);
+        let (mut found, mut looked, mut result) = (Vec::new(), 0, Ok(()));
+        let context = &mut *self.context;
         self.tables.items(open.id(), &span(open, 0, open.row.count), order, &mut |(position, item)| {
             looked += 1;
+            result = context.charge_bytes(item.len());
             if item == *value {
                 found.push(position.abs_diff(head));
             }
             let is_enough = found.len() as u64 >= most || looked >= READ_ROWS_MAX;
-            if is_enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            if is_enough || result.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
+        result?;
         if (found.len() as u64) < most {
             check_rows(open.row.count, READ_ROWS_MAX)?;
         }
         Ok(found)
+    }
+
+    /// Takes the steps for items that are read and written, from one index to below another.
+    pub(crate) fn charge_items(&mut self, open: &Open, from: u64, to: u64) -> Result<(), T::Error> {
+        self.context.charge_rows(2 * (to - from) as usize, 0)?;
+        let (context, mut result) = (&mut *self.context, Ok(()));
+        self.tables.items(open.id(), &span(open, from, to), Order::Up, &mut |(_, value)| {
+            result = context.charge_bytes(value.len());
+            if result.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        Ok(result?)
     }
 
     /// Returns the items from one index to below another.

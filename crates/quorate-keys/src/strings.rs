@@ -6,7 +6,7 @@ use crate::KeysError;
 use crate::command::{Condition, Expiry, StringCommand};
 use crate::generic::applies;
 use crate::keys::{Keys, check_expiry, check_value};
-use crate::limits::{BYTES_PER_STEP, VALUE_BYTES_MAX};
+use crate::limits::VALUE_BYTES_MAX;
 use crate::number::{decimal_sum, integer};
 use crate::reply::KeysReply;
 use crate::tables::{Kind, Tables};
@@ -68,7 +68,7 @@ impl<T: Tables> Keys<'_, T> {
     ) -> Result<KeysReply, T::Error> {
         check_value(value)?;
         check_expiry(expiry)?;
-        self.context.charge(value.len() as u64 / BYTES_PER_STEP)?;
+        self.context.charge_bytes(value.len())?;
         let found = self.find(key)?;
         let row = found.as_ref().map(|open| &open.row);
         let needs_string = get || matches!(condition, Condition::Value(_));
@@ -110,7 +110,7 @@ impl<T: Tables> Keys<'_, T> {
         if length > VALUE_BYTES_MAX as u64 {
             return Err(KeysError::StringTooLong.into());
         }
-        self.context.charge(length / BYTES_PER_STEP)?;
+        self.context.charge_bytes(length as usize)?;
         let mut written = BytesMut::zeroed(length as usize);
         for (part, at) in [(&old, 0), (value, offset as usize)] {
             if let Some(place) = written.get_mut(at..at + part.len()) {

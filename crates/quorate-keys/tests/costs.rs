@@ -59,7 +59,7 @@ fn commands_on_one_place_touch_few_rows_of_a_large_collection() {
         (List(ListCommand::Pop { key: list(), count: 1, end: End::Left }), 5),
         (List(ListCommand::Range { key: list(), start: -3, stop: -1 }), 6),
         (List(ListCommand::Trim { key: list(), start: 0, stop: -3 }), 6),
-        (List(ListCommand::Trim { key: list(), start: 100, stop: 103 }), 16),
+        (List(ListCommand::Trim { key: list(), start: 100, stop: 103 }), 24),
         (Key(KeyCommand::Count { key: set(), kind: Kind::Set }), 5),
         (Element(ElementCommand::Contains { of: of_set, key: set(), fields: vec![name(7)] }), 5),
         (Element(ElementCommand::Remove { of: of_set, key: set(), fields: vec![name(7)] }), 7),

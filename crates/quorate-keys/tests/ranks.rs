@@ -172,8 +172,7 @@ fn blocks_of_the_second_level_split_and_merge() {
     assert_eq!(tested.large_blocks().len(), 1);
 }
 
-/// A block of level 1 beside a large one goes only with its last member, and the block of level 0 at its start goes with
-/// it.
+/// A block of level 1 beside a large one goes only with its last member, and so does the block of level 0 at its start.
 #[test]
 fn a_block_beside_a_large_one_goes_with_its_last_member() {
     let mut tested = Tested::default();

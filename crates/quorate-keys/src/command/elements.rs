@@ -71,7 +71,8 @@ pub enum ElementCommand {
         fields: Vec<Bytes>,
     },
     /// Draws elements (HRANDFIELD, SRANDMEMBER). Of more than [`FAIR_DRAW_MAX`](crate::limits::FAIR_DRAW_MAX) elements
-    /// not all have the same chance.
+    /// not all have the same chance, and fewer are drawn if very many have expired and were not swept yet. Reads
+    /// [`READ_ROWS_MAX`](crate::limits::READ_ROWS_MAX) rows at most, twice.
     Draw {
         /// What the key holds.
         of: Collection,
