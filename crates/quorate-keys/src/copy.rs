@@ -58,9 +58,7 @@ impl<T: Tables> Keys<'_, T> {
             let Some((last, _)) = rows.last() else { return Ok(()) };
             span.from = after(last);
             for (field, element) in rows {
-                if self.context.is_alive(element.expires_at) {
-                    self.put(copy, &field, element.value, element.expires_at)?;
-                }
+                self.put(copy, &field, element.value, element.expires_at)?;
             }
         }
     }

@@ -103,7 +103,7 @@ impl<T: Tables> Keys<'_, T> {
         Ok(page)
     }
 
-    /// Adds an element, or changes it, and returns whether it is new.
+    /// Adds an element, or changes it, and returns whether it is new. One that has expired is not there afterwards.
     pub(crate) fn put(
         &mut self,
         open: &mut Open,

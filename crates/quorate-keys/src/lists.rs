@@ -147,12 +147,10 @@ impl<T: Tables> Keys<'_, T> {
         let moved = left.min(count - left);
         check_rows(moved, CHANGED_ROWS_MAX)?;
         self.context.charge_rows(1, value.len())?;
-        if moved == left {
-            self.charge_items(&open, 0, left)?;
-        } else {
-            self.charge_items(&open, left, count)?;
-        }
-        if moved == left {
+        let is_left_shorter = moved == left;
+        let (from, to) = if is_left_shorter { (0, left) } else { (left, count) };
+        self.charge_items(&open, from, to)?;
+        if is_left_shorter {
             open.row.head -= 1;
             for to in 0..left {
                 self.move_within(&open, to + 1, to)?;
