@@ -10,13 +10,11 @@
 //! - A file is stored before the manifest lists it, and is deleted after the manifest no longer lists it.
 
 use std::num::NonZeroU32;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use bytes::Bytes;
-use quorate_env::Env;
 use quorate_env::mutant::Mutant;
+use quorate_env::{Env, lock};
 
-use crate::entries::Segment;
 use crate::error::ArchiveError;
 use crate::keys::{Keys, parse_segment};
 use crate::ltx::{FileName, Header, Level, PageSize, Txids};
@@ -27,6 +25,7 @@ use crate::sums::Sums;
 
 mod build;
 mod chain;
+mod entries;
 mod merge;
 mod note;
 mod prune;
@@ -35,6 +34,7 @@ mod tidy;
 
 use build::{Build, Built, Piece};
 use chain::{Chain, Pending};
+pub use entries::EntryArchiver;
 pub(crate) use note::Note;
 pub use prune::{Pruned, prune};
 use recent::Recent;
@@ -76,7 +76,7 @@ impl Default for Sizes {
 pub struct End {
     /// The last entry that is in the last boundary.
     pub boundary: u64,
-    /// The last entry up to which all entries after that boundary are archived.
+    /// The last entry up to which there is no gap; it may be before that boundary.
     pub entry: u64,
 }
 
@@ -105,7 +105,7 @@ pub struct Archiver {
     pending: Option<Pending>,
     /// Whether the next boundary may differ in any page, whatever it says.
     is_any_page: bool,
-    recent: Recent,
+    recent: Arc<Mutex<Recent>>,
     tidying: Tidying,
     sizes: Sizes,
 }
@@ -168,7 +168,7 @@ impl Archiver {
             chain: None,
             pending: None,
             is_any_page: true,
-            recent: Recent::default(),
+            recent: Arc::default(),
             tidying: Tidying::default(),
             sizes: Sizes::default(),
         }
@@ -196,7 +196,12 @@ impl Archiver {
             self.chain = self.load_chain().await?;
         }
         let Some(boundary) = self.chain.as_ref().map(|chain| chain.index) else { return Ok(None) };
-        let entry = self.archived(boundary.saturating_add(1)).await?.unwrap_or(boundary);
+        let segments = self.segments().await?;
+        let entry = match segments.iter().map(|(_, last)| *last).max() {
+            // The entries of the boundary were still on their way.
+            Some(last) if last < boundary => last,
+            _ => next_after(&segments, boundary.saturating_add(1)).saturating_sub(1),
+        };
         Ok(Some(End { boundary, entry }))
     }
 
@@ -227,22 +232,10 @@ impl Archiver {
         Ok(highest.map_or(1, |highest| highest.saturating_add(1)))
     }
 
-    /// Stores consecutive entries, from number `first` on, and returns the number of the last. Those of them that are
-    /// archived already do no harm.
-    pub async fn put_entries(&mut self, first: u64, entries: Vec<Bytes>) -> Result<u64, ArchiveError> {
-        let Identity { cluster, epoch, .. } = self.identity;
-        let segment = Segment { cluster, epoch, first, entries: entries.clone() };
-        let last = segment.last();
-        let key = self.keys.segment(epoch, first, last);
-        let encoded = self.blocking(move || segment.encode()).await?;
-        let bytes = encoded.map_err(|error| ArchiveError::damaged(&key, error.to_string()))?;
-        // If the object exists, another archiver has stored the same entries.
-        self.objects.create(&key, bytes, None).await?;
-        self.recent.add(key, first, entries);
-        if self.recent.is_full() {
-            self.merge_recent().await?;
-        }
-        Ok(last)
+    /// Returns what stores the entries. It works while boundaries are put and the archive is tidied up.
+    pub fn entries(&self) -> EntryArchiver {
+        let (objects, keys, recent) = (Arc::clone(&self.objects), self.keys.clone(), Arc::clone(&self.recent));
+        EntryArchiver { env: self.env.clone(), objects, keys, identity: self.identity, recent }
     }
 
     /// Stores a boundary: the pages in which it differs from the last one, or, where the chain can't be continued, a
@@ -254,6 +247,9 @@ impl Archiver {
     /// be a later one.
     pub async fn put_pages(&mut self, source: Box<dyn PageSource>) -> Result<Put, ArchiveError> {
         self.settle().await?;
+        if lock(&self.recent).is_full() {
+            self.merge_recent().await?;
+        }
         if self.chain.is_none() {
             self.chain = self.load_chain().await?;
         }

@@ -33,7 +33,7 @@ pub mod restore;
 mod source;
 mod sums;
 
-pub use archiver::{Archiver, End, Identity, Pruned, Put, Sizes, Tidying, prune};
+pub use archiver::{Archiver, End, EntryArchiver, Identity, Pruned, Put, Sizes, Tidying, prune};
 pub use counting::{Counting, Requests};
 pub use error::ArchiveError;
 pub use manifest::{File, Generation, Manifest};

@@ -126,7 +126,7 @@ impl World {
         let Contender { archiver: Some(archiver), next, .. } = &mut self.contenders[who] else { return Ok(()) };
         if *next <= last {
             let entries = self.history.entries[*next as usize..].to_vec();
-            let put = archiver.put_entries(*next, entries).await?;
+            let put = archiver.entries().put(*next, entries).await?;
             *next = put + 1;
             self.archived = self.archived.max(put);
         }

@@ -14,6 +14,7 @@ mod support;
 use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use quorate::admin::Difference;
@@ -188,6 +189,46 @@ fn a_store_that_is_away_delays_the_archive_and_nothing_else() {
     });
 }
 
+/// A boundary of a large database is on its way for minutes, and what is written meanwhile must not wait for it.
+#[test]
+fn entries_do_not_wait_for_a_boundary_that_is_on_its_way() {
+    run(async {
+        let (dir, memory) = (TempDir::new().unwrap(), Memory::new());
+        let node = start(&dir.path().join("a"), &memory).await;
+        let sql = node.sql();
+        sql.execute("CREATE TABLE lines (id INTEGER PRIMARY KEY, text TEXT)", ()).await.unwrap();
+        settled(&node).await;
+        let is_asked = Arc::new(AtomicBool::new(false));
+        let asked = Arc::clone(&is_asked);
+        memory.set_troubles(move |_, key| {
+            let is_file = key.ends_with(".ltx");
+            asked.fetch_or(is_file, Ordering::Relaxed);
+            Trouble { before: if is_file { Duration::from_secs(3600) } else { Duration::ZERO }, ..Trouble::default() }
+        });
+        let mut number = 0_i64;
+        let mut write = async || {
+            number += 1;
+            sql.execute("INSERT INTO lines (text) VALUES (?1)", (number.to_string(),)).await.unwrap();
+            archived(&node).await
+        };
+        while !is_asked.load(Ordering::Relaxed) {
+            write().await;
+        }
+        let boundary = node.status().archive.unwrap().boundary_index;
+        let last = [write().await, write().await, write().await][2];
+        assert_eq!(node.status().archive.unwrap().boundary_index, boundary);
+
+        // All of them can be restored, and the next archiver misses none.
+        memory.end_troubles();
+        let state = contents(&sql).await;
+        let dir_b = TempDir::new().unwrap();
+        let copy = restored(&memory, Target::Entry(last), &dir_b).await;
+        assert_eq!(contents(&copy.sql()).await, state);
+        copy.stop().await;
+        node.stop().await;
+    });
+}
+
 #[test]
 fn reads_and_rest_send_nothing_to_the_store() {
     run(async {
@@ -213,7 +254,7 @@ fn a_restore_that_fails_leaves_no_file() {
         settled(&node).await;
         // The pages are read before the entries.
         let boundary = node.status().archive.unwrap().boundary_index;
-        memory.set_troubles(|_, key| Trouble { is_refused: key.contains("/ltx/"), ..Trouble::default() });
+        memory.set_troubles(|_, key| Trouble { is_refused: key.ends_with(".ltx"), ..Trouble::default() });
         node.sql().execute("INSERT INTO lines (text) VALUES ('late')", ()).await.unwrap();
         let last = archived(&node).await;
         assert!(last > boundary);

@@ -1,10 +1,13 @@
 //! The entries that were put lately, each lot in a segment of its own, which are merged into one segment later.
 //!
-//! Invariant: the entries are consecutive, and their bytes are bounded by [`SEGMENT_BYTES`] and one lot.
+//! Invariant: the entries are consecutive, and their bytes are bounded by [`BYTES_MAX`] and one lot.
 
 use bytes::Bytes;
 
 use crate::entries::SEGMENT_BYTES;
+
+/// How many bytes wait to be merged. If there are more, because a boundary takes long, they stay in their segments.
+const BYTES_MAX: usize = 4 * SEGMENT_BYTES;
 
 /// Entries that were put lately.
 #[derive(Debug, Default)]
@@ -18,9 +21,10 @@ pub(crate) struct Recent {
 }
 
 impl Recent {
-    /// Adds the entries of a segment. If they do not follow those before, those are forgotten.
+    /// Adds the entries of a segment. If they do not follow those before, or there are too many, those are forgotten.
     pub fn add(&mut self, key: String, first: u64, entries: Vec<Bytes>) {
-        if first != self.first.saturating_add(self.entries.len() as u64) {
+        let next = self.first.saturating_add(self.entries.len() as u64);
+        if first != next || self.bytes >= BYTES_MAX {
             *self = Self { first, ..Self::default() };
         }
         self.bytes = entries.iter().map(Bytes::len).fold(self.bytes, usize::saturating_add);

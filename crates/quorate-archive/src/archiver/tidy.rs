@@ -12,6 +12,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use quorate_env::lock;
 use quorate_env::mutant::Mutant;
 
 use super::{Archiver, Identity, next_after};
@@ -101,7 +102,7 @@ impl Archiver {
 
     /// Merges the segments that were put lately into one.
     pub(super) async fn merge_recent(&mut self) -> Result<(), ArchiveError> {
-        let Some((first, entries, keys)) = self.recent.take() else { return Ok(()) };
+        let Some((first, entries, keys)) = lock(&self.recent).take() else { return Ok(()) };
         let Identity { cluster, epoch, .. } = self.identity;
         let segment = Segment { cluster, epoch, first, entries };
         let key = self.keys.segment(epoch, first, segment.last());

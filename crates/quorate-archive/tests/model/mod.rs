@@ -207,7 +207,7 @@ impl Alone {
 
     pub async fn put_entry(&mut self, index: u64) {
         let entry = self.history.entries[index as usize].clone();
-        self.archiver.put_entries(index, vec![entry]).await.unwrap();
+        self.archiver.entries().put(index, vec![entry]).await.unwrap();
     }
 
     pub async fn put_boundary(&mut self) -> Put {

@@ -22,9 +22,12 @@ use tokio::sync::oneshot;
 use super::gateway::Gateway;
 use crate::archive::Archive;
 
+mod boundaries;
 mod progress;
+mod tail;
 mod tenure;
 
+use progress::Part;
 pub(crate) use progress::{ArchiveState, Progress};
 use tenure::{Failed, Tenure};
 
@@ -107,10 +110,16 @@ impl Duty {
         }
         loop {
             let failed = match self.take_over(node, token).await {
-                Ok(mut tenure) => tenure.work(&mut pause).await,
+                Ok(mut tenure) => {
+                    let failed = tenure.work().await;
+                    if tenure.has_worked() {
+                        pause = PAUSE_FIRST;
+                    }
+                    failed
+                }
                 Err(failed) => failed,
             };
-            self.state.failed(&failed);
+            self.state.failed(Part::Entries, &failed);
             if let Failed::Archive(ArchiveError::Fenced { node, token }) = &failed {
                 tracing::info!(event = "archive_fenced", node, token, "another node archives now");
                 return std::future::pending().await;

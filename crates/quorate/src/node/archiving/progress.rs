@@ -22,8 +22,18 @@ pub(crate) struct Progress {
     pub(crate) boundary: u64,
     /// Since when something waits to be archived.
     pub(crate) behind_since: Option<Instant>,
-    /// The last failure, if nothing has succeeded since.
-    pub(crate) failure: Option<String>,
+    /// The last failure of each part of the work, if the part has not succeeded since.
+    pub(crate) entries_failure: Option<String>,
+    pub(crate) boundary_failure: Option<String>,
+}
+
+/// The parts of the work, which fail and succeed by themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// To archive entries, and to begin.
+    Entries,
+    /// To archive boundaries, and to tidy up.
+    Boundaries,
 }
 
 /// The progress of the archiver of a node.
@@ -55,13 +65,14 @@ impl Default for ArchiveState {
 impl ArchiveState {
     /// Returns how far the archiver has come, if this node is it.
     pub(crate) fn status(&self) -> Option<ArchiveStatus> {
-        let Progress { is_archiver, archived, boundary, behind_since, failure } = self.progress.borrow().clone();
+        let Progress { is_archiver, archived, boundary, behind_since, entries_failure, boundary_failure } =
+            self.progress.borrow().clone();
         is_archiver.then(|| ArchiveStatus {
             archived_index: archived,
             boundary_index: boundary,
             lag: behind_since.map(|since| since.elapsed()).unwrap_or_default(),
             failures: *lock(&self.failures),
-            failure,
+            failure: entries_failure.or(boundary_failure),
             rehearsed_at: Some(self.rehearsed.get()).filter(|time| *time > 0),
         })
     }
@@ -95,7 +106,7 @@ impl ArchiveState {
         self.progress.send_modify(change);
     }
 
-    pub(super) fn failed(&self, failed: &Failed) {
+    pub(super) fn failed(&self, part: Part, failed: &Failed) {
         let text = failed.to_string();
         if self.told.is_due() {
             tracing::warn!(event = "archive_failed", error = text, "archiving failed, and is tried again");
@@ -103,6 +114,9 @@ impl ArchiveState {
         let mut failures = lock(&self.failures);
         *failures = failures.saturating_add(1);
         drop(failures);
-        self.update(|progress| progress.failure = Some(text));
+        self.update(|progress| match part {
+            Part::Entries => progress.entries_failure = Some(text),
+            Part::Boundaries => progress.boundary_failure = Some(text),
+        });
     }
 }
