@@ -18,7 +18,7 @@ use crate::replicate::control::TIMEOUT_MAX;
 /// Where the control socket is if nothing else is said.
 const SOCKET: &str = "/run/quorate/replicate.sock";
 
-/// How long an answer may take, beside what was asked for takes.
+/// How much longer than the timeout of its request a command waits for the answer.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 /// The most bytes of an answer.

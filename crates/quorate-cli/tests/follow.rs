@@ -1,5 +1,5 @@
-//! `quorate restore --follow` on real processes: while an application writes, and the follower is killed again and
-//! again, whoever reads the copy sees one state, and in the end it is that of the database.
+//! `quorate restore --follow` on real processes: an application writes, and the test kills the follower again and
+//! again. Readers see one state of the database at any moment, and at the end the copy equals the database.
 
 #![allow(
     clippy::unwrap_used,
@@ -45,7 +45,7 @@ impl Drop for Process {
     }
 }
 
-/// A thread that does something until it is told to stop.
+/// A thread that repeats a step until the test stops it.
 struct Busy {
     stop: Arc<AtomicBool>,
     count: Arc<AtomicU64>,
@@ -115,6 +115,7 @@ impl World {
             let insert = |table| format!("INSERT INTO {table} (v, filling) VALUES ({round}, randomblob({filling}));");
             let sql = format!("BEGIN IMMEDIATE; {cut} {} {} COMMIT", insert("a"), insert("b"));
             application.execute_batch(&sql).unwrap();
+            // The application's pace: nothing waits for it.
             std::thread::sleep(Duration::from_millis(5));
         })
     }

@@ -1,4 +1,4 @@
-//! A store that fails in every way: writes go on, the failure is told, and all is made good without a hand.
+//! A cluster whose store fails: writes go on, the status shows the failure, and the archive catches up by itself.
 
 #![allow(
     clippy::unwrap_used,
@@ -18,7 +18,7 @@ use support::s3::{self, BUCKET, Kit, Moto};
 use support::{Dev, quorate, signal, succeeded, wait_until};
 use tempfile::TempDir;
 
-/// What goes wrong, and what is told of it, if it has to be told.
+/// The faults, each with a text that the status must show; `None` if it need not show a failure.
 const FAULTS: [(Fault, Option<&str>); 11] = [
     (Fault::Closed, Some("")),
     (Fault::Refused(500, "InternalError"), Some("InternalError")),
@@ -26,7 +26,7 @@ const FAULTS: [(Fault, Option<&str>); 11] = [
     (Fault::Refused(403, "ExpiredToken"), Some("ExpiredToken")),
     (Fault::Refused(403, "RequestTimeTooSkewed"), Some("RequestTimeTooSkewed")),
     (Fault::Refused(404, "NoSuchBucket"), Some("NoSuchBucket")),
-    // That the object exists is what the archiver wants.
+    // A 412 tells the archiver that the object exists, so it goes on.
     (Fault::Disowned(412, "PreconditionFailed"), None),
     (Fault::Disowned(500, "InternalError"), Some("InternalError")),
     (Fault::Cut, Some("")),
@@ -72,7 +72,7 @@ impl Archived {
         succeeded(&self.dev.restart(id));
     }
 
-    /// Returns what is told of the archive.
+    /// Returns the line about the archive in `quorate status`.
     fn said(&self) -> String {
         let said = succeeded(&quorate(&["status", "--data-dir", self.dev.path()]));
         said.lines().find(|line| line.starts_with("archive:")).unwrap_or_default().to_owned()
@@ -92,7 +92,7 @@ fn a_failing_store_stops_no_write_and_loses_nothing_once_it_is_well() {
     archived.wait("its start");
 
     for (fault, told) in FAULTS {
-        // The archiver gives up an answer that does not come after 20 s.
+        // The archiver waits 20 s for an answer, so one such request is enough.
         let enough = if fault == Fault::Unanswered { 1 } else { SPOILED_MIN };
         let before = faulty.spoiled();
         faulty.set(fault);
@@ -102,7 +102,7 @@ fn a_failing_store_stops_no_write_and_loses_nothing_once_it_is_well() {
         });
         if let Some(told) = told {
             let is_told = |said: &str| said.contains("it last failed:") && said.contains(told);
-            wait_until(&format!("a failure by {fault:?} that is told"), || is_told(&archived.said()));
+            wait_until(&format!("a status that shows the failure by {fault:?}"), || is_told(&archived.said()));
         }
         if matches!(fault, Fault::Disowned(500, _)) {
             archived.kill_archiver();

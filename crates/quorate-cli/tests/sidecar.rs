@@ -1,4 +1,4 @@
-//! The control socket of `quorate replicate`, on real processes: what is asked for is done, and nothing that arrives
+//! The control socket of `quorate replicate`, on real processes: it carries requests out, and nothing that arrives
 //! there harms anything.
 
 #![allow(
@@ -68,7 +68,7 @@ impl Sidecar {
         self.ask("list", &[])["databases"].as_array().unwrap().clone()
     }
 
-    /// Sends bytes to the socket, and returns what comes back until the connection is closed.
+    /// Sends bytes to the socket, and returns all bytes of the answer.
     fn send(&self, bytes: &[u8]) -> String {
         let mut stream = UnixStream::connect(self.socket()).unwrap();
         // It may close the connection before it has read all.
@@ -176,7 +176,7 @@ fn a_stopped_database_is_released_and_a_started_one_continues() {
     sidecar.sync(&app);
     world.write("b");
     assert_eq!(sidecar.ask("stop", &[&app])["status"], "stopped");
-    // What was committed before is in the store.
+    // The store holds all that the application had committed before the call.
     assert_eq!(world.restored(), "a,b");
     assert_eq!(sidecar.databases()[0]["state"], "stopped");
     assert!(sidecar.refused("sync", &[&app]).contains("start it first"));

@@ -97,7 +97,7 @@ impl Requests {
         while self.receiver.try_recv().is_ok() {}
     }
 
-    /// Closes the socket, once what was asked for is answered or does not come soon.
+    /// Refuses further requests, gives those that have begun a moment to be answered, and closes the socket.
     pub async fn close(mut self) {
         self.refuse();
         if let Some(port) = self.port {

@@ -291,8 +291,8 @@ fn spawn(
     })
 }
 
-/// Archives a database until it is told to stop. After an error it begins anew, unless another process archives the
-/// database: two that take over from each other in turns would help nobody.
+/// Archives a database until a request, or the end of the process, stops it. After an error the task begins anew,
+/// unless another process has taken the archive over: the two would take it from each other for ever.
 async fn archive(
     job: &Job,
     status: watch::Sender<Status>,

@@ -1,4 +1,4 @@
-//! `quorate restore --follow`: restores a file, and keeps it up with the store until it is told to stop.
+//! `quorate restore --follow`: restores a database, then applies new changes from the store until a signal ends it.
 
 use quorate_env::Env;
 use quorate_replicate::FollowOptions;

@@ -49,7 +49,7 @@ impl Faulty {
             for client in listener.incoming().flatten() {
                 let (fault, spoiled) = (Arc::clone(&fault), Arc::clone(&spoiled));
                 thread::spawn(move || {
-                    // A client that goes away is none of the proxy's business.
+                    // The client may close its connection at any moment.
                     let _ = serve(client, store, &fault, &spoiled);
                 });
             }

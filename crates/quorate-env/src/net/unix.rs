@@ -82,7 +82,7 @@ impl Listener for SocketFile {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // If this fails, whoever listens next replaces the file.
+        // If the file stays, the next process that listens replaces it.
         let _ = fs::remove_file(&self.path);
     }
 }
