@@ -13,7 +13,7 @@ use quorate_bench_harness::Result;
 use crate::peer::build_hiqlite;
 
 mod cases;
-mod page;
+pub mod page;
 mod plots;
 mod runs;
 mod svg;
@@ -149,7 +149,7 @@ impl Options {
 }
 
 /// Describes the machine: processors and operating system.
-fn machine() -> String {
+pub fn machine() -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let cpus = read("/proc/cpuinfo");
     let model = cpus.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or_default();
@@ -160,7 +160,7 @@ fn machine() -> String {
 }
 
 /// Returns the measured commit, as git describes it.
-fn commit() -> String {
+pub fn commit() -> String {
     let mut git = Command::new("git");
     git.args(["-C", env!("CARGO_MANIFEST_DIR"), "describe", "--always", "--dirty"]);
     let described = git.output().ok().filter(|output| output.status.success());

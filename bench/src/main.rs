@@ -11,6 +11,7 @@
 mod compare;
 mod hrana;
 mod http;
+mod markdown;
 mod peer;
 mod plain;
 mod quorate_node;

@@ -1,16 +1,19 @@
-//! Single INSERTs into plain SQLite files, alone and while a side-car archives them to a directory: `quorate replicate`
-//! and stock Litestream, in turns.
+//! Single INSERTs into plain SQLite files, alone and while a side-car archives them to a directory or to S3:
+//! `quorate replicate` and stock Litestream, in turns.
 //!
 //! One thread inserts into the databases, one after the other. What the side-car takes from it is what counts; its own
-//! processor time, memory, objects and lag stand beside. All write LTX files (`*.ltx`), so their objects are counted in
-//! the same way.
+//! processor time, memory, objects and lag stand beside.
+
+mod page;
+mod place;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use clap::Args;
+use place::Place;
 use quorate_bench_harness::{Disk, Histogram, Result, Summary, Usage, data_dir};
 use rusqlite::Connection;
 use serde_json::{Value, json};
@@ -45,10 +48,17 @@ pub struct Options {
     /// The program `litestream`; without it only `quorate` is measured.
     #[arg(long)]
     litestream: Option<PathBuf>,
+    /// An S3 server that does not check signatures, such as `moto_server`: `http://HOST:PORT`. The databases are
+    /// archived to it too, not only to a directory on the same disk.
+    #[arg(long)]
+    s3: Option<String>,
     /// A directory for the data, on the disk to be measured; by default beside this program. The data are removed at
     /// the end.
     #[arg(long)]
     dir: Option<PathBuf>,
+    /// Write the figures to this page, again after each kind of run.
+    #[arg(long, value_name = "FILE")]
+    page: Option<PathBuf>,
     /// Print one line of JSON for each run, as the last lines.
     #[arg(long)]
     json: bool,
@@ -64,6 +74,7 @@ enum SideCar {
 
 /// The figures of a run.
 struct Run {
+    place: &'static str,
     side_car: SideCar,
     databases: usize,
     synchronous: &'static str,
@@ -79,7 +90,7 @@ struct Own {
     cpu: f64,
     peak_mib: f64,
     objects_per_s: f64,
-    /// From the last INSERT to the object that holds it.
+    /// From an INSERT after a pause to the object that holds it.
     lag: Duration,
 }
 
@@ -87,33 +98,46 @@ struct Own {
 pub fn run(options: &Options) -> Result<()> {
     let mut side_cars = vec![SideCar::None, SideCar::Quorate];
     side_cars.extend(options.litestream.as_ref().map(|_| SideCar::Litestream));
+    let places = [Some(("directory", None)), options.s3.as_deref().map(|url| ("S3", Some(url)))];
     let mut runs = Vec::new();
-    for databases in &options.databases {
-        for synchronous in ["FULL", "NORMAL"] {
-            for _ in 0..options.turns {
-                for side_car in &side_cars {
-                    runs.push(measure(options, *side_car, *databases, synchronous)?);
+    for place in places.into_iter().flatten() {
+        for databases in &options.databases {
+            for synchronous in ["FULL", "NORMAL"] {
+                for _ in 0..options.turns {
+                    for side_car in &side_cars {
+                        let run = measure(options, place, *side_car, *databases, synchronous)?;
+                        print(&run);
+                        runs.push(run);
+                    }
                 }
-            }
-            for side_car in &side_cars {
-                let of =
-                    |run: &&Run| (run.side_car, run.databases, run.synchronous) == (*side_car, *databases, synchronous);
-                print(&mut runs.iter().filter(of).collect::<Vec<_>>());
+                if let Some(page) = &options.page {
+                    fs::write(page, page::markdown(&runs, &arguments(options)))?;
+                }
             }
         }
     }
-    if options.json {
-        for run in &runs {
-            println!("{}", as_json(run));
-        }
+    for run in runs.iter().filter(|_| options.json) {
+        println!("{}", as_json(run));
     }
     Ok(())
 }
 
-fn measure(options: &Options, side_car: SideCar, databases: usize, synchronous: &'static str) -> Result<Run> {
+/// Returns the arguments that a reader needs to repeat the measurement.
+fn arguments(options: &Options) -> String {
+    let s3 = options.s3.as_ref().map(|url| format!(" --s3 {url}")).unwrap_or_default();
+    let programs = " --quorate QUORATE --litestream LITESTREAM";
+    format!("{programs}{s3} --seconds {} --turns {}", options.seconds, options.turns)
+}
+
+fn measure(
+    options: &Options,
+    (place, s3): (&'static str, Option<&str>),
+    side_car: SideCar,
+    databases: usize,
+    synchronous: &'static str,
+) -> Result<Run> {
     let dir = data_dir(options.dir.as_deref())?;
-    let archive = dir.path().join("archive");
-    fs::create_dir(&archive)?;
+    let archive = Place::new(s3, dir.path())?;
     let disk = Disk::probe(dir.path())?;
     let open = |number: usize| -> Result<Connection> {
         let connection = Connection::open(dir.path().join(format!("{number}.db")))?;
@@ -124,26 +148,26 @@ fn measure(options: &Options, side_car: SideCar, databases: usize, synchronous: 
         Ok(connection)
     };
     let connections = (0..databases).map(open).collect::<Result<Vec<_>>>()?;
-    let mut process = start(options, side_car, dir.path(), databases)?;
+    let mut process = start(options, side_car, dir.path(), &archive, databases)?;
     if process.is_some() {
-        wait(|| Ok(files(&archive)?.len() >= databases))?;
+        wait(|| Ok(archive.objects()? >= databases))?;
     }
     std::thread::sleep(PAUSE);
     insert(&connections, WARM_UP, &mut Histogram::default())?;
 
     let usage = |process: &Option<Running>| process.as_ref().map(|process| process.usage()).transpose();
-    let (before, objects) = (usage(&process)?, files(&archive)?.len());
+    let (before, objects) = (usage(&process)?, archive.objects()?);
     let (begun, mut times) = (Instant::now(), Histogram::default());
     let inserts = insert(&connections, Duration::from_secs(options.seconds), &mut times)?;
-    let (seconds, last) = (begun.elapsed().as_secs_f64(), SystemTime::now());
+    let seconds = begun.elapsed().as_secs_f64();
     let after = usage(&process)?;
-    let objects = files(&archive)?.len().saturating_sub(objects);
+    let objects = archive.objects()?.saturating_sub(objects);
     let own = match (before, after) {
         (Some(before), Some(after)) => Some(Own {
             cpu: (after.cpu - before.cpu).as_secs_f64() / seconds,
             peak_mib: after.peak_memory as f64 / (1 << 20) as f64,
             objects_per_s: objects as f64 / seconds,
-            lag: lag(&archive, last)?,
+            lag: lag(&archive, &connections)?,
         }),
         _ => None,
     };
@@ -151,7 +175,7 @@ fn measure(options: &Options, side_car: SideCar, databases: usize, synchronous: 
         process.0.kill()?;
     }
     let inserts_per_s = inserts as f64 / seconds;
-    Ok(Run { side_car, databases, synchronous, inserts_per_s, times: times.summary(), disk, own })
+    Ok(Run { place, side_car, databases, synchronous, inserts_per_s, times: times.summary(), disk, own })
 }
 
 /// Inserts into one database after the other for some time, and returns how often.
@@ -187,18 +211,25 @@ impl Drop for Running {
     }
 }
 
-fn start(options: &Options, side_car: SideCar, dir: &Path, databases: usize) -> Result<Option<Running>> {
+fn start(
+    options: &Options,
+    side_car: SideCar,
+    dir: &Path,
+    archive: &Place,
+    databases: usize,
+) -> Result<Option<Running>> {
     let shown = dir.display();
     let (program, text) = match side_car {
         SideCar::None => return Ok(None),
         SideCar::Quorate => {
-            let text =
-                format!("[[directory]]\npath = \"{shown}\"\npattern = \"*.db\"\nurl = \"file://{shown}/archive\"\n");
+            let url = archive.url("");
+            let text = format!("[[directory]]\npath = \"{shown}\"\npattern = \"*.db\"\nurl = \"{url}\"\n");
             (Some(&options.quorate), text)
         }
         SideCar::Litestream => {
             let database = |number| {
-                format!("  - path: {shown}/{number}.db\n    replica:\n      url: file://{shown}/archive/{number}.db\n")
+                let url = archive.url(&format!("{number}.db"));
+                format!("  - path: {shown}/{number}.db\n    replica:\n      url: {url}\n")
             };
             let databases: String = (0..databases).map(database).collect();
             (options.litestream.as_ref(), format!("dbs:\n{databases}"))
@@ -210,19 +241,19 @@ fn start(options: &Options, side_car: SideCar, dir: &Path, databases: usize) -> 
     let mut command = Command::new(program);
     command.args(["replicate", if side_car == SideCar::Quorate { "--config" } else { "-config" }]).arg(&config);
     let log = fs::File::create(dir.join("side-car.log"))?;
-    command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+    command.envs(place::CREDENTIALS).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
     Ok(Some(Running(command.spawn()?)))
 }
 
-/// Returns the time from `last` until the first object after it.
-fn lag(archive: &Path, last: SystemTime) -> Result<Duration> {
-    let mut found = None;
-    wait(|| {
-        let files = files(archive)?;
-        found = files.into_iter().filter_map(|time| time.duration_since(last).ok()).min();
-        Ok(found.is_some())
-    })?;
-    Ok(found.unwrap_or_default())
+/// Returns the time from an INSERT, after a pause, until there is another object.
+fn lag(archive: &Place, connections: &[Connection]) -> Result<Duration> {
+    std::thread::sleep(2 * PAUSE);
+    let (objects, begun) = (archive.objects()?, Instant::now());
+    if let Some(connection) = connections.first() {
+        connection.execute(INSERT, ("somebody somewhere", 0))?;
+    }
+    wait(|| Ok(archive.objects()? > objects))?;
+    Ok(begun.elapsed())
 }
 
 fn wait(is_reached: impl FnMut() -> Result<bool>) -> Result<()> {
@@ -236,32 +267,8 @@ fn wait(is_reached: impl FnMut() -> Result<bool>) -> Result<()> {
     Ok(())
 }
 
-/// Returns the times of all LTX files below a directory.
-fn files(dir: &Path) -> Result<Vec<SystemTime>> {
-    let mut times = Vec::new();
-    for item in fs::read_dir(dir)? {
-        let path = item?.path();
-        if path.is_dir() {
-            times.extend(files(&path)?);
-        } else if path.extension().is_some_and(|end| end == "ltx") {
-            // It may have been merged into another one meanwhile.
-            times.extend(fs::metadata(&path).and_then(|metadata| metadata.modified()).ok());
-        }
-    }
-    Ok(times)
-}
-
-/// Prints the median of some runs that differ in nothing.
-fn print(runs: &mut [&Run]) {
-    runs.sort_by(|a, b| a.inserts_per_s.total_cmp(&b.inserts_per_s));
-    let [lowest, .., highest] = runs else { return print_line(runs.first().copied(), None) };
-    let range = Some((lowest.inserts_per_s, highest.inserts_per_s));
-    print_line(runs.get(runs.len() / 2).copied(), range);
-}
-
-fn print_line(run: Option<&Run>, range: Option<(f64, f64)>) {
-    let Some(Run { side_car, databases, synchronous, inserts_per_s, times, disk, own }) = run else { return };
-    let range = range.map(|(low, high)| format!(" ({low:.0} to {high:.0})")).unwrap_or_default();
+fn print(run: &Run) {
+    let Run { place, side_car, databases, synchronous, inserts_per_s, times, disk, own } = run;
     let own = own.as_ref().map(|Own { cpu, peak_mib, objects_per_s, lag }| {
         let lag = lag.as_millis();
         format!(
@@ -270,8 +277,8 @@ fn print_line(run: Option<&Run>, range: Option<(f64, f64)>) {
         )
     });
     println!(
-        "{databases} databases, {synchronous}, {side_car:?}: {inserts_per_s:.0} inserts/s{range}, p99 {} us{} \
-         (fdatasync {} us)",
+        "{place}, {databases} databases, {synchronous}, {side_car:?}: {inserts_per_s:.0} inserts/s, p99 {:.0} us{} \
+         (fdatasync {:.0} us)",
         times.p99_us,
         own.unwrap_or_default(),
         disk.sync.p50_us
@@ -279,12 +286,12 @@ fn print_line(run: Option<&Run>, range: Option<(f64, f64)>) {
 }
 
 fn as_json(run: &Run) -> Value {
-    let Run { side_car, databases, synchronous, inserts_per_s, times, disk, own } = run;
+    let Run { place, side_car, databases, synchronous, inserts_per_s, times, disk, own } = run;
     let own = own.as_ref().map(|Own { cpu, peak_mib, objects_per_s, lag }| {
         json!({"cpu": cpu, "peak_mib": peak_mib, "objects_per_s": objects_per_s, "lag_ms": lag.as_millis() as u64})
     });
     json!({
-        "side_car": format!("{side_car:?}"), "databases": databases, "synchronous": synchronous,
+        "archive": place, "side_car": format!("{side_car:?}"), "databases": databases, "synchronous": synchronous,
         "inserts_per_s": inserts_per_s, "p50_us": times.p50_us, "p99_us": times.p99_us,
         "fdatasync_p50_us": disk.sync.p50_us, "own": own,
     })

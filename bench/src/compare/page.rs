@@ -5,9 +5,7 @@ use serde_json::Value;
 use super::cases::{CASES, Case, Contender, QUORATE, RQLITE};
 use super::runs::{At, Line, Runs};
 use super::targets::{FDATASYNC_US_MAX, TARGETS, Verdict, fdatasync};
-
-/// The maximum length of a line outside of tables, in characters.
-const LINE_MAX: usize = 118;
+use crate::markdown::{LINE_MAX, Table, wrapped};
 
 /// What a page contains in addition to figures.
 pub struct About {
@@ -52,7 +50,7 @@ fn introduction(about: &About, runs: &Runs) -> String {
             "Measurements of Quorate, hiqlite, plain SQLite and, if a server was given, rqlite. This page is written \
              by `cd bench && cargo run --release -- compare{}`. [bench/README.md](../bench/README.md) describes how \
              the figures are measured, and which conclusions they do not allow. The commands below are to be run in \
-             that directory.",
+             that directory. [Side-cars](benchmarks/side-car.md) have a page of their own.",
             about.arguments
         ),
         format!(
@@ -266,40 +264,6 @@ impl Measure {
     }
 }
 
-/// A table whose first row contains the titles. Columns without any content are omitted.
-struct Table(Vec<Vec<String>>);
-
-impl Table {
-    fn new(titles: &[&str]) -> Self {
-        Self(vec![titles.iter().map(|title| (*title).to_owned()).collect()])
-    }
-
-    fn line<const N: usize>(&mut self, cells: [&str; N]) {
-        self.cells(cells.map(str::to_owned).into());
-    }
-
-    fn cells(&mut self, cells: Vec<String>) {
-        self.0.push(cells);
-    }
-
-    fn is_empty(&self) -> bool {
-        self.0.len() < 2
-    }
-
-    fn text(&self) -> String {
-        let Some((titles, rows)) = self.0.split_first() else { return String::new() };
-        let filled = |column: usize| rows.iter().any(|row| row.get(column).is_some_and(|cell| !cell.is_empty()));
-        let columns: Vec<_> = (0..titles.len()).filter(|column| filled(*column)).collect();
-        let text = |row: &[String]| {
-            let cells = columns.iter().map(|column| row.get(*column).map(String::as_str).unwrap_or_default());
-            format!("| {} |", cells.collect::<Vec<_>>().join(" | "))
-        };
-        let rule = format!("|{}", "---|".repeat(columns.len()));
-        let lines = [text(titles), rule].into_iter().chain(rows.iter().map(|row| text(row)));
-        lines.collect::<Vec<_>>().join("\n")
-    }
-}
-
 fn word<'a>(report: &'a Value, name: &str) -> &'a str {
     report.get(name).and_then(Value::as_str).unwrap_or_default()
 }
@@ -327,22 +291,6 @@ pub fn grouped(number: f64) -> String {
         text.push(digit);
     }
     text
-}
-
-/// Wraps a paragraph at [`LINE_MAX`].
-fn wrapped(text: &str) -> String {
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        match lines.last_mut() {
-            Some(line) if line.is_empty() => line.push_str(word),
-            Some(line) if line.len() + word.len() < LINE_MAX => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines.join("\n")
 }
 
 #[cfg(test)]
