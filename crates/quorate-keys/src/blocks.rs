@@ -17,9 +17,11 @@
 
 use std::ops::ControlFlow;
 
+use quorate_model::keys::{Order, Span};
+
 use crate::keys::{Keys, Open};
 use crate::limits::RANK_STEPS;
-use crate::tables::{FIRST_PLACE, Id, KeyRow, Order, Place, Span, Tables, after};
+use crate::tables::{FIRST_PLACE, Id, KeyRow, Place, Tables, after};
 
 /// The most members of a block, by level.
 pub const BLOCK_MEMBERS_MAX: [u64; 2] = [512, 65_536];

@@ -1,24 +1,9 @@
 //! What a command knows of its entry, and what it tells of itself.
 
 use bytes::Bytes;
+use quorate_model::keys::{Space, Version};
 
-use crate::tables::Space;
 use crate::{KeysError, limits};
-
-/// The version of a key: which command of which entry changed it last. Versions rise for ever, also over deletion and
-/// creation of keys.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Version(pub u64);
-
-/// The bits of a version for the number of a command in its entry; an entry has at most 65,536.
-const NUMBER_BITS: u32 = 16;
-
-impl Version {
-    /// Returns the version that the command at place `number` of the entry at `index` gives.
-    pub fn new(index: u64, number: u16) -> Self {
-        Self(index << NUMBER_BITS | u64::from(number))
-    }
-}
 
 /// The context of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]

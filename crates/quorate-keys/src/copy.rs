@@ -2,9 +2,11 @@
 
 use std::ops::ControlFlow;
 
+use quorate_model::keys::{Kind, Order, Span};
+
 use crate::keys::{Keys, Open, ReplyBytes, check_rows};
 use crate::limits::CHANGED_ROWS_MAX;
-use crate::tables::{Element, FIRST_PLACE, Kind, Order, Span, Tables, after};
+use crate::tables::{Element, FIRST_PLACE, Tables, after};
 
 /// The rows that are read at once.
 const READ_AT_ONCE: usize = 256;

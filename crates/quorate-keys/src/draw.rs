@@ -6,10 +6,11 @@
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
+use quorate_model::keys::{Order, Span};
 
 use crate::keys::{Keys, Open, ReplyBytes};
 use crate::limits::{FAIR_DRAW_MAX, READ_ROWS_MAX};
-use crate::tables::{Id, Order, Span, Tables};
+use crate::tables::{Id, Tables};
 
 /// The elements that a draw from a large collection reads more than it needs.
 const WINDOW: u64 = 256;

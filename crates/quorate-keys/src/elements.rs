@@ -8,23 +8,13 @@
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
+use quorate_model::keys::{Change, ElementCommand, ExpiryCondition, KeysReply, Kind, Order, Page, Span};
 
 use crate::KeysError;
-use crate::command::{Collection, ElementCommand, ExpiryCondition};
 use crate::generic::expiry_change;
 use crate::keys::{Keys, Open, ReplyBytes, check_fields, check_rows, check_time};
 use crate::limits::READ_ROWS_MAX;
-use crate::reply::{Change, KeysReply, Page};
-use crate::tables::{Element, Id, Kind, Order, Span, Tables, after};
-
-impl From<Collection> for Kind {
-    fn from(of: Collection) -> Self {
-        match of {
-            Collection::Hash => Self::Hash,
-            Collection::Set => Self::Set,
-        }
-    }
-}
+use crate::tables::{Element, Id, Tables, after};
 
 impl<T: Tables> Keys<'_, T> {
     pub(crate) fn run_element(&mut self, command: &ElementCommand) -> Result<KeysReply, T::Error> {

@@ -3,14 +3,15 @@
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
+use quorate_model::keys::{
+    Change, Condition, ExpiryCondition, KeyCommand, KeyEntry, KeyInfo, KeysReply, Kind, Order, Page, Space, Span,
+    Version,
+};
 
 use crate::KeysError;
-use crate::command::{Condition, ExpiryCondition, KeyCommand};
-use crate::context::Version;
 use crate::keys::{Keys, ReplyBytes, check_keys, check_time};
 use crate::limits::{NEXT_ROW_STEPS, READ_ROWS_MAX};
-use crate::reply::{Change, KeyEntry, KeyInfo, KeysReply, Page};
-use crate::tables::{KeyRow, Kind, Order, Space, Span, Tables, after};
+use crate::tables::{KeyRow, Tables, after};
 
 /// What a scan asks for.
 struct Wanted {

@@ -1,14 +1,13 @@
 //! Commands on hashes.
 
 use bytes::Bytes;
+use quorate_model::keys::{Condition, Expiry, HashCommand, KeysReply, Kind};
 
 use crate::KeysError;
-use crate::command::{Condition, Expiry, HashCommand};
 use crate::elements::check_pairs;
 use crate::keys::{Keys, ReplyBytes, check_expiry, check_fields};
 use crate::number::{check_decimal, decimal_sum, integer};
-use crate::reply::KeysReply;
-use crate::tables::{Element, Kind, Tables};
+use crate::tables::{Element, Tables};
 
 impl<T: Tables> Keys<'_, T> {
     pub(crate) fn run_hash(&mut self, command: &HashCommand) -> Result<KeysReply, T::Error> {

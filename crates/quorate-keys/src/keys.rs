@@ -12,12 +12,12 @@
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
+use quorate_model::keys::{Expiry, Kind, Order, Space, Version};
 
 use crate::KeysError;
-use crate::command::Expiry;
-use crate::context::{Context, Version};
+use crate::context::Context;
 use crate::limits::{FIELD_BYTES_MAX, KEY_BYTES_MAX, REPLY_BYTES_MAX, TIME_MAX, VALUE_BYTES_MAX};
-use crate::tables::{Id, KeyRow, Kind, Order, Space, Tables};
+use crate::tables::{Id, KeyRow, Tables};
 
 /// The keys of a space, as a command sees them.
 pub struct Keys<'a, T> {

@@ -27,7 +27,6 @@
 #![forbid(unsafe_code)]
 
 mod blocks;
-mod command;
 mod context;
 mod copy;
 mod draw;
@@ -41,7 +40,6 @@ mod lists;
 mod memory;
 mod number;
 mod ranges;
-mod reply;
 mod run;
 mod sets;
 mod sorted_sets;
@@ -50,16 +48,14 @@ mod sweep;
 mod tables;
 
 pub use blocks::BLOCK_MEMBERS_MAX;
-pub use command::{
-    AddOptions, Collection, Compare, Condition, ElementCommand, End, Expiry, ExpiryCondition, HashCommand, KeyCommand,
-    KeysCommand, ListCommand, Range, SetCommand, SetOperation, SortedSetCommand, StringCommand, Which,
-};
-pub use context::{Context, Version};
+pub use context::Context;
 pub use error::KeysError;
 pub use keys::Keys;
 pub use memory::Memory;
-pub use reply::{Change, KeyEntry, KeyInfo, KeysReply, Page};
-pub use sweep::{next_due, sweep};
-pub use tables::{
-    Element, FIRST_PLACE, Id, KeyRow, Kind, Order, Part, Place, Score, Space, Span, Tables, Visit, after,
+pub use quorate_model::keys::{
+    AddOptions, Change, Collection, Compare, Condition, ElementCommand, End, Expiry, ExpiryCondition, HashCommand,
+    KeyCommand, KeyEntry, KeyInfo, KeysCommand, KeysReply, Kind, ListCommand, Order, Page, Range, SetCommand,
+    SetOperation, SortedSetCommand, Space, Span, StringCommand, Version, Which,
 };
+pub use sweep::{next_due, sweep};
+pub use tables::{Element, FIRST_PLACE, Id, KeyRow, Part, Place, Score, Tables, Visit, after};

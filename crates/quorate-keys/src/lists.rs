@@ -3,14 +3,13 @@
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
+use quorate_model::keys::{End, KeysReply, Kind, ListCommand, Order, Span};
 
 use crate::KeysError;
-use crate::command::{End, ListCommand};
 use crate::keys::{Keys, Open, ReplyBytes, check_rows, check_value};
 use crate::limits::{CHANGED_ROWS_MAX, READ_ROWS_MAX};
-use crate::reply::KeysReply;
 use crate::strings::slice;
-use crate::tables::{Kind, Order, Span, Tables};
+use crate::tables::Tables;
 
 impl<T: Tables> Keys<'_, T> {
     pub(crate) fn run_list(&mut self, command: &ListCommand) -> Result<KeysReply, T::Error> {

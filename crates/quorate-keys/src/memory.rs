@@ -7,9 +7,10 @@ use std::ops::Bound;
 use std::ops::Bound::{Excluded, Included, Unbounded};
 
 use bytes::Bytes;
+use quorate_model::keys::{Kind, Order, Space, Span};
 
 use crate::KeysError;
-use crate::tables::{Element, Id, KeyRow, Kind, Order, Part, Place, Score, Space, Span, Tables, Visit};
+use crate::tables::{Element, Id, KeyRow, Part, Place, Score, Tables, Visit};
 
 /// Tables in memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

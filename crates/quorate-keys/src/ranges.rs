@@ -3,14 +3,13 @@
 use std::ops::{Bound, ControlFlow};
 
 use bytes::Bytes;
+use quorate_model::keys::{KeysReply, Kind, Order, Range, Span};
 
 use crate::blocks::{above, from};
-use crate::command::Range;
 use crate::keys::{Keys, Open, ReplyBytes, check_rows};
 use crate::limits::{CHANGED_ROWS_MAX, READ_ROWS_MAX};
-use crate::reply::KeysReply;
 use crate::strings::slice;
-use crate::tables::{FIRST_PLACE, Kind, Order, Place, Score, Span, Tables, after};
+use crate::tables::{FIRST_PLACE, Place, Score, Tables, after};
 
 /// The bytes of a score in a reply.
 const SCORE_BYTES: usize = 8;

@@ -1,9 +1,9 @@
 //! Runs commands by their families.
 
-use crate::command::KeysCommand;
+use quorate_model::keys::{KeysCommand, KeysReply};
+
 use crate::keys::Keys;
 use crate::limits::COMMAND_STEPS;
-use crate::reply::KeysReply;
 use crate::tables::Tables;
 
 impl<T: Tables> Keys<'_, T> {

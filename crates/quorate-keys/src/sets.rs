@@ -3,12 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
+use quorate_model::keys::{Expiry, KeysReply, Kind, SetCommand, SetOperation, Span};
 
-use crate::command::{Expiry, SetCommand, SetOperation};
 use crate::keys::{Keys, Open, ReplyBytes, check_expiry, check_fields, check_keys, check_rows};
 use crate::limits::{CHANGED_ROWS_MAX, READ_ROWS_MAX};
-use crate::reply::KeysReply;
-use crate::tables::{Kind, Span, Tables};
+use crate::tables::Tables;
 
 impl<T: Tables> Keys<'_, T> {
     pub(crate) fn run_set(&mut self, command: &SetCommand) -> Result<KeysReply, T::Error> {

@@ -1,12 +1,11 @@
 //! Commands on sorted sets: adding, removing, scores and ranks.
 
 use bytes::Bytes;
+use quorate_model::keys::{AddOptions, Compare, KeysReply, Kind, SortedSetCommand, Which};
 
 use crate::KeysError;
-use crate::command::{AddOptions, Compare, SortedSetCommand, Which};
 use crate::keys::{Keys, Open, check_fields};
-use crate::reply::KeysReply;
-use crate::tables::{Kind, Score, Tables};
+use crate::tables::{Score, Tables};
 
 /// The rows that a member and its blocks take, at most on average.
 const ROWS_PER_MEMBER: usize = 10;

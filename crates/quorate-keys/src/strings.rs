@@ -2,14 +2,14 @@
 
 use bytes::{Bytes, BytesMut};
 
+use quorate_model::keys::{Condition, Expiry, KeysReply, Kind, StringCommand};
+
 use crate::KeysError;
-use crate::command::{Condition, Expiry, StringCommand};
 use crate::generic::applies;
 use crate::keys::{Keys, check_expiry, check_value};
 use crate::limits::VALUE_BYTES_MAX;
 use crate::number::{decimal_sum, integer};
-use crate::reply::KeysReply;
-use crate::tables::{Kind, Tables};
+use crate::tables::Tables;
 
 impl<T: Tables> Keys<'_, T> {
     pub(crate) fn run_string(&mut self, command: &StringCommand) -> Result<KeysReply, T::Error> {

@@ -7,11 +7,12 @@
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
+use quorate_model::keys::{Kind, Order};
 
 use crate::context::Context;
 use crate::keys::{Keys, Open};
 use crate::limits::SWEPT_ROWS_MAX;
-use crate::tables::{Id, Kind, Order, Part, Tables};
+use crate::tables::{Id, Part, Tables};
 
 /// Removes keys and elements whose time has come, and then rows of deleted collections: together at most `limit`, and
 /// [`SWEPT_ROWS_MAX`]. Returns how many rows it looked at; 0 if there is nothing to do. The context says which keys

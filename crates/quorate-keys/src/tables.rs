@@ -23,29 +23,12 @@
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
+use quorate_model::keys::{Kind, Order, Space, Span, Version};
 
-use crate::{KeysError, Version};
+use crate::KeysError;
 
 /// The id of a row of keys, from 1; never reused.
 pub type Id = u64;
-
-/// A key space: a "database" in the words of Redis.
-pub type Space = u32;
-
-/// What a key holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
-    /// A string of bytes.
-    String,
-    /// A hash: values by their fields.
-    Hash,
-    /// A set of members.
-    Set,
-    /// Members in the order of their scores.
-    SortedSet,
-    /// A list of values.
-    List,
-}
 
 /// The row of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,47 +107,9 @@ pub type Place = (Score, Bytes);
 /// The lowest place.
 pub const FIRST_PLACE: Place = (Score(f64::NEG_INFINITY), Bytes::new());
 
-/// A range: from the first bound, and below the second one; without that, to the end.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Span<B = Bytes> {
-    /// The lowest that is inside.
-    pub from: B,
-    /// The lowest that is above.
-    pub to: Option<B>,
-}
-
-impl Span {
-    /// Everything.
-    pub const ALL: Self = Self { from: Bytes::new(), to: None };
-
-    /// Returns all that starts with a prefix.
-    pub fn prefix(prefix: &Bytes) -> Self {
-        let kept = prefix.iter().rposition(|byte| *byte != u8::MAX).map_or(0, |last| last + 1);
-        let mut to = prefix.slice(..kept).to_vec();
-        let to = to.last_mut().map(|last| *last += 1).map(|()| Bytes::from(to));
-        Self { from: prefix.clone(), to }
-    }
-}
-
-impl<B: PartialOrd> Span<B> {
-    /// Returns whether nothing can be inside.
-    pub fn is_empty(&self) -> bool {
-        self.to.as_ref().is_some_and(|to| *to <= self.from)
-    }
-}
-
 /// Returns the lowest bytes above others.
 pub fn after(bytes: &[u8]) -> Bytes {
     [bytes, &[0]].concat().into()
-}
-
-/// Upwards or downwards.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// From the lowest.
-    Up,
-    /// From the highest.
-    Down,
 }
 
 /// What gets the rows of a range, one after the other, until it breaks.

@@ -12,7 +12,7 @@
 //!   byte, and golden files pin them.
 //! - No bytes make a decoder panic, and a decoder never skips what it does not know: a node that skipped part of a
 //!   command would diverge from the others.
-//! - All limits are constants of [`limits`].
+//! - All limits are constants of [`limits`] and [`keys::limits`].
 
 #![forbid(unsafe_code)]
 
@@ -24,6 +24,7 @@ mod control;
 mod entry;
 mod failure;
 mod items;
+pub mod keys;
 pub mod limits;
 mod origin;
 mod outcome;
@@ -45,6 +46,7 @@ pub use control::{ControlCommand, ControlReply};
 pub use entry::{Entry, Payload};
 pub use failure::{Failure, FailureKind};
 pub use items::{ItemsCommand, ItemsReply};
+pub use keys::{KeysCommand, KeysReply};
 pub use origin::{Origin, SessionId};
 pub use outcome::{Outcome, Reply};
 pub use param::{Column, Param, Returned, Step};

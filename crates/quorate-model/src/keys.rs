@@ -1,21 +1,25 @@
-//! The commands. They hold what the caller wants, and no logic.
+//! The family of the store of keys: Redis' data types. Commands hold what the caller wants, and no logic; that is in
+//! `quorate-keys`.
 //!
 //! One command with options stands for the several names that Redis has for it; each says which these are. Whether a
-//! key is missing, or a condition is not met, the reply says; what fails is under [`KeysError`](crate::KeysError).
+//! key is missing, or a condition is not met, the reply says.
 
 use bytes::Bytes;
 
-use crate::context::Version;
-
 mod elements;
 mod generic;
+mod key;
+pub mod limits;
 mod lists;
+mod reply;
 mod sorted_sets;
 mod strings;
 
 pub use elements::{Collection, ElementCommand, HashCommand, SetCommand, SetOperation};
 pub use generic::KeyCommand;
+pub use key::{Kind, Order, Space, Span, Version};
 pub use lists::{End, ListCommand};
+pub use reply::{Change, KeyEntry, KeyInfo, KeysReply, Page};
 pub use sorted_sets::{AddOptions, Compare, Range, SortedSetCommand, Which};
 pub use strings::StringCommand;
 

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 
-use super::{Condition, Expiry, ExpiryCondition};
+use super::{Condition, Expiry, ExpiryCondition, Kind};
 
 /// A hash or a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,6 +12,15 @@ pub enum Collection {
     Hash,
     /// A set.
     Set,
+}
+
+impl From<Collection> for Kind {
+    fn from(of: Collection) -> Self {
+        match of {
+            Collection::Hash => Self::Hash,
+            Collection::Set => Self::Set,
+        }
+    }
 }
 
 /// A command on the elements of a hash or a set.
@@ -36,7 +45,7 @@ pub enum ElementCommand {
         fields: Vec<Bytes>,
     },
     /// Returns a page of the elements in the order of their fields (HGETALL, HSCAN, SMEMBERS, ...). Looks at
-    /// [`READ_ROWS_MAX`](crate::limits::READ_ROWS_MAX) rows at most. To go on, the next one starts where the page says.
+    /// [`READ_ROWS_MAX`](super::limits::READ_ROWS_MAX) rows at most. To go on, the next one starts where the page says.
     Scan {
         /// What the key holds.
         of: Collection,
@@ -70,9 +79,9 @@ pub enum ElementCommand {
         /// The fields.
         fields: Vec<Bytes>,
     },
-    /// Draws elements (HRANDFIELD, SRANDMEMBER). Of more than [`FAIR_DRAW_MAX`](crate::limits::FAIR_DRAW_MAX) elements
+    /// Draws elements (HRANDFIELD, SRANDMEMBER). Of more than [`FAIR_DRAW_MAX`](super::limits::FAIR_DRAW_MAX) elements
     /// not all have the same chance, and fewer are drawn if very many have expired and were not swept yet. Reads
-    /// [`READ_ROWS_MAX`](crate::limits::READ_ROWS_MAX) rows at most, twice.
+    /// [`READ_ROWS_MAX`](super::limits::READ_ROWS_MAX) rows at most, twice.
     Draw {
         /// What the key holds.
         of: Collection,
@@ -172,9 +181,9 @@ pub enum SetCommand {
     },
     /// Combines sets, and returns the members in the order of their bytes, or stores them in a key and returns how many
     /// they are (SINTER, SUNION, SDIFF, SINTERCARD, ...STORE). The sets may have
-    /// [`READ_ROWS_MAX`](crate::limits::READ_ROWS_MAX) members together, of which an intersection reads only those of
+    /// [`READ_ROWS_MAX`](super::limits::READ_ROWS_MAX) members together, of which an intersection reads only those of
     /// the smallest set, and a difference those of the first one; the result that is stored may have
-    /// [`CHANGED_ROWS_MAX`](crate::limits::CHANGED_ROWS_MAX).
+    /// [`CHANGED_ROWS_MAX`](super::limits::CHANGED_ROWS_MAX).
     Combine {
         /// How.
         operation: SetOperation,

@@ -29,7 +29,7 @@ pub enum ListCommand {
     Pop {
         /// The key.
         key: Bytes,
-        /// How many, at most [`CHANGED_ROWS_MAX`](crate::limits::CHANGED_ROWS_MAX).
+        /// How many, at most [`CHANGED_ROWS_MAX`](super::limits::CHANGED_ROWS_MAX).
         count: u64,
         /// Where.
         end: End,
@@ -53,7 +53,7 @@ pub enum ListCommand {
         index: i64,
     },
     /// Returns the items from one index to another, both inside (LRANGE). Fails if they are more than
-    /// [`READ_ROWS_MAX`](crate::limits::READ_ROWS_MAX).
+    /// [`READ_ROWS_MAX`](super::limits::READ_ROWS_MAX).
     Range {
         /// The key.
         key: Bytes,
@@ -72,7 +72,7 @@ pub enum ListCommand {
         value: Bytes,
     },
     /// Keeps only the items from one index to another, both inside (LTRIM). Either the kept or the removed ones may be
-    /// at most [`CHANGED_ROWS_MAX`](crate::limits::CHANGED_ROWS_MAX).
+    /// at most [`CHANGED_ROWS_MAX`](super::limits::CHANGED_ROWS_MAX).
     Trim {
         /// The key.
         key: Bytes,
@@ -82,8 +82,8 @@ pub enum ListCommand {
         stop: i64,
     },
     /// Inserts a value beside the first item that equals another value, and returns the length (LINSERT). Reads up to
-    /// [`READ_ROWS_MAX`](crate::limits::READ_ROWS_MAX) items, and moves those of the shorter side, at most
-    /// [`CHANGED_ROWS_MAX`](crate::limits::CHANGED_ROWS_MAX).
+    /// [`READ_ROWS_MAX`](super::limits::READ_ROWS_MAX) items, and moves those of the shorter side, at most
+    /// [`CHANGED_ROWS_MAX`](super::limits::CHANGED_ROWS_MAX).
     Insert {
         /// The key.
         key: Bytes,
@@ -95,8 +95,8 @@ pub enum ListCommand {
         value: Bytes,
     },
     /// Removes items that equal a value, and returns how many (LREM). Reads up to
-    /// [`READ_ROWS_MAX`](crate::limits::READ_ROWS_MAX) items, and moves those after the first one that is removed, or
-    /// before the last, at most [`CHANGED_ROWS_MAX`](crate::limits::CHANGED_ROWS_MAX).
+    /// [`READ_ROWS_MAX`](super::limits::READ_ROWS_MAX) items, and moves those after the first one that is removed, or
+    /// before the last, at most [`CHANGED_ROWS_MAX`](super::limits::CHANGED_ROWS_MAX).
     Remove {
         /// The key.
         key: Bytes,

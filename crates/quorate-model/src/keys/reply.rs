@@ -2,8 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::context::Version;
-use crate::tables::Kind;
+use super::{Kind, Version};
 
 /// The reply to a command.
 #[derive(Clone, Debug, PartialEq)]

@@ -2,9 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{Condition, ExpiryCondition};
-use crate::context::Version;
-use crate::tables::{Kind, Order, Space, Span};
+use super::{Condition, ExpiryCondition, Kind, Order, Space, Span, Version};
 
 /// A command on keys, whatever they hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,8 +25,8 @@ pub enum KeyCommand {
         /// The key.
         key: Bytes,
     },
-    /// Fails with [`KeysError::Conflict`](crate::KeysError::Conflict) unless the key has this version, or is missing if
-    /// there is none (WATCH).
+    /// Fails with [`FailureKind::Conflict`](crate::FailureKind::Conflict) unless the key has this version, or is
+    /// missing if there is none (WATCH).
     Expect {
         /// The key.
         key: Bytes,
@@ -64,7 +62,7 @@ pub enum KeyCommand {
         replace: bool,
     },
     /// Copies a key with its expiry (COPY). A collection may have
-    /// [`CHANGED_ROWS_MAX`](crate::limits::CHANGED_ROWS_MAX) elements.
+    /// [`CHANGED_ROWS_MAX`](super::limits::CHANGED_ROWS_MAX) elements.
     Copy {
         /// The key.
         key: Bytes,
@@ -76,7 +74,7 @@ pub enum KeyCommand {
         replace: bool,
     },
     /// Returns a page of keys in the order of their bytes (SCAN, KEYS, RANGE). Looks at
-    /// [`READ_ROWS_MAX`](crate::limits::READ_ROWS_MAX) rows at most. To go on, the next one starts where the page says:
+    /// [`READ_ROWS_MAX`](super::limits::READ_ROWS_MAX) rows at most. To go on, the next one starts where the page says:
     /// no key comes twice, and none is left out that was there all the time.
     Scan {
         /// Which keys.

@@ -56,7 +56,7 @@ pub enum SortedSetCommand {
         reverse: bool,
     },
     /// Returns members of a range with their scores (ZRANGE, ZRANGEBYSCORE, ...). A range by rank, or one with an
-    /// offset, costs a rank. Fails if they are more than [`READ_ROWS_MAX`](crate::limits::READ_ROWS_MAX).
+    /// offset, costs a rank. Fails if they are more than [`READ_ROWS_MAX`](super::limits::READ_ROWS_MAX).
     Range {
         /// The key.
         key: Bytes,
@@ -77,7 +77,7 @@ pub enum SortedSetCommand {
         range: Range,
     },
     /// Removes the members of a range, and returns how many there were (ZREMRANGEBY...). The whole set may have any
-    /// number, else these may be [`CHANGED_ROWS_MAX`](crate::limits::CHANGED_ROWS_MAX).
+    /// number, else these may be [`CHANGED_ROWS_MAX`](super::limits::CHANGED_ROWS_MAX).
     RemoveRange {
         /// The key.
         key: Bytes,
@@ -88,7 +88,7 @@ pub enum SortedSetCommand {
     Pop {
         /// The key.
         key: Bytes,
-        /// How many, at most [`CHANGED_ROWS_MAX`](crate::limits::CHANGED_ROWS_MAX).
+        /// How many, at most [`CHANGED_ROWS_MAX`](super::limits::CHANGED_ROWS_MAX).
         count: u64,
         /// Whether the last ones, the last first.
         reverse: bool,

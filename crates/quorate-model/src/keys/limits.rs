@@ -1,0 +1,25 @@
+//! The limits of commands on keys.
+
+/// The most bytes of a key.
+pub const KEY_BYTES_MAX: usize = 64 << 10;
+
+/// The most bytes of a field of a hash, or a member of a set or a sorted set.
+pub const FIELD_BYTES_MAX: usize = 64 << 10;
+
+/// The most bytes of a value: of a string, of a field, or of an item of a list.
+pub const VALUE_BYTES_MAX: usize = 16 << 20;
+
+/// The latest time of an expiry, in nanoseconds since 1970: what an engine can store.
+pub const TIME_MAX: u64 = i64::MAX as u64;
+
+/// The most rows that a command changes whose work depends on the size of a collection.
+pub const CHANGED_ROWS_MAX: u64 = 10_000;
+
+/// The most rows that a command looks at. One that returns a page ends it there.
+pub const READ_ROWS_MAX: u64 = 100_000;
+
+/// The most bytes of a reply. A page ends with the row that reaches it; another reply is an error.
+pub const REPLY_BYTES_MAX: usize = 16 << 20;
+
+/// A set with at most this many members, or a hash with so many fields, gives each the same chance to be drawn.
+pub const FAIR_DRAW_MAX: u64 = 1_000;
