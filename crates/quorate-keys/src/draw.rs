@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use bytes::Bytes;
 use quorate_model::keys::{Order, Span};
 
-use crate::keys::{Keys, Open, ReplyBytes};
+use crate::keys::{Keys, Open, ReplyBytes, check_rows};
 use crate::limits::{FAIR_DRAW_MAX, READ_ROWS_MAX};
 use crate::tables::{Id, Tables};
 
@@ -24,6 +24,9 @@ impl<T: Tables> Keys<'_, T> {
     /// Draws elements. With `repeats` one may be there more than once, else there are no more than exist.
     pub(crate) fn draw(&mut self, open: &Open, count: u64, repeats: bool, seed: u64) -> Result<Vec<Row>, T::Error> {
         let mut random = Random(seed);
+        if repeats {
+            check_rows(count, READ_ROWS_MAX)?;
+        }
         let needed = if repeats { 0 } else { count };
         let is_small = open.row.count <= FAIR_DRAW_MAX;
         let window = if is_small { open.row.count } else { needed.saturating_add(WINDOW) };

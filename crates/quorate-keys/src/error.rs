@@ -1,5 +1,6 @@
 //! Why a command failed.
 
+use quorate_model::{Failure, FailureKind};
 use thiserror::Error;
 
 /// Why a command failed; it has written nothing. The texts are those of Redis, with its codes in front, where it has
@@ -78,5 +79,33 @@ impl KeysError {
     /// Returns whether the same command may succeed when it is sent again, after what it depends on was read again.
     pub fn is_retryable(&self) -> bool {
         matches!(self, Self::Conflict)
+    }
+
+    /// Returns the kind of the failure that tells a client.
+    fn kind(&self) -> FailureKind {
+        match self {
+            Self::WrongType => FailureKind::WrongType,
+            Self::NotInteger
+            | Self::NotFloat
+            | Self::FieldNotInteger
+            | Self::FieldNotFloat
+            | Self::Infinite
+            | Self::Overflow
+            | Self::NotFinite
+            | Self::NotScore
+            | Self::NoIndex
+            | Self::InvalidExpiry => FailureKind::InvalidValue,
+            Self::StringTooLong | Self::TooLong { .. } | Self::TooManyRows { .. } | Self::ReplyTooLong { .. } => {
+                FailureKind::TooBig
+            }
+            Self::Conflict => FailureKind::Conflict,
+            Self::OutOfBudget => FailureKind::Budget,
+        }
+    }
+}
+
+impl From<KeysError> for Failure {
+    fn from(error: KeysError) -> Self {
+        Self::new(error.kind(), error.to_string())
     }
 }

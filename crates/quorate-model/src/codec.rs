@@ -8,23 +8,24 @@
 //! error for an unknown level names the level.
 
 use crate::limits::{FORMAT_LEVEL, PROPOSAL_BYTES_MAX};
-use crate::{Failure, FailureKind, Outcome, Proposal, Read, User, Value};
+use crate::{Failure, FailureKind, KeysReply, Outcome, Proposal, Read, User, Value};
 
 mod control;
 mod decode;
 mod encode;
 pub mod entry;
 mod items;
+mod keys;
 
 use bytes::Bytes;
 use decode::{Decode, Field, Fields, Part};
 use encode::{Canonical, Message};
 
-/// Tags of the families, the same in commands, results and reads. 3 to 6 are reserved for keys, locks, events and
-/// queues.
+/// Tags of the families, the same in commands, results and reads. 4 to 6 are reserved for locks, events and queues.
 mod family {
     pub(super) const CONTROL: u32 = 1;
     pub(super) const SQL: u32 = 2;
+    pub(super) const KEYS: u32 = 3;
     pub(super) const ITEMS: u32 = 14;
 }
 
@@ -143,6 +144,21 @@ pub fn encode_read(read: &Read) -> Bytes {
 
 /// Decodes a read.
 pub fn decode_read(bytes: &Bytes) -> Result<Read, DecodeError> {
+    decode_strictly(bytes)
+}
+
+/// Encodes the answer to a read of keys.
+pub fn encode_keys_reply(reply: &KeysReply) -> Bytes {
+    reply.encode().into()
+}
+
+/// Returns the number of bytes that [`encode_keys_reply`] makes of a reply.
+pub fn keys_reply_len(reply: &KeysReply) -> usize {
+    reply.encoded_len()
+}
+
+/// Decodes the answer to a read of keys.
+pub fn decode_keys_reply(bytes: &Bytes) -> Result<KeysReply, DecodeError> {
     decode_strictly(bytes)
 }
 

@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use crate::keys::{KEYS_LEVEL, KeysReply, SpaceCommand};
 use crate::limits::BASE_LEVEL;
 use crate::sql::NO_ROWS;
 use crate::{
@@ -15,6 +16,8 @@ pub enum Command {
     Control(ControlCommand),
     /// Runs in the SQL store.
     Sql(SqlCommand),
+    /// Runs in the store of keys.
+    Keys(SpaceCommand),
     /// Runs in the store for tests.
     Items(ItemsCommand),
 }
@@ -26,6 +29,8 @@ pub enum CommandResult {
     Control(ControlReply),
     /// The result of a [`Command::Sql`].
     Sql(SqlReply),
+    /// The result of a [`Command::Keys`].
+    Keys(KeysReply),
     /// The result of a [`Command::Items`].
     Items(ItemsReply),
     /// The command failed and changed nothing. Only a [pipeline](crate::Mode::Pipeline) has such results.
@@ -41,6 +46,8 @@ pub type Results = SmallVec<[CommandResult; 1]>;
 pub enum Read {
     /// A query.
     Sql(Statement),
+    /// A command on keys that only reads.
+    Keys(SpaceCommand),
 }
 
 impl Command {
@@ -49,6 +56,7 @@ impl Command {
         match self {
             Self::Control(command) => command.level(),
             Self::Sql(_) => BASE_LEVEL,
+            Self::Keys(_) => KEYS_LEVEL,
             Self::Items(_) => 2,
         }
     }
@@ -58,14 +66,15 @@ impl Command {
         match self {
             Self::Control(command) => command.is_alone(),
             Self::Sql(command) => command.is_alone(),
-            Self::Items(_) => false,
+            Self::Keys(_) | Self::Items(_) => false,
         }
     }
 
     /// Returns whether it may have run before its entry was proposed ([`DryRunRecord`](crate::DryRunRecord)).
     pub fn may_run_dry(&self) -> bool {
         match self {
-            Self::Control(_) => false,
+            // What a command on keys changes gets a version by its entry, which a dry run does not know.
+            Self::Control(_) | Self::Keys(_) => false,
             Self::Sql(command) => command.may_run_dry(),
             Self::Items(_) => true,
         }
@@ -76,7 +85,8 @@ impl Command {
         match self {
             Self::Sql(SqlCommand::Statement(statement)) => Some(&statement.sql),
             Self::Sql(SqlCommand::Bulk(bulk)) => Some(&bulk.sql),
-            Self::Control(_) | Self::Sql(SqlCommand::Vacuum | SqlCommand::Extend(_)) | Self::Items(_) => None,
+            Self::Sql(SqlCommand::Vacuum | SqlCommand::Extend(_)) => None,
+            Self::Control(_) | Self::Keys(_) | Self::Items(_) => None,
         }
     }
 
@@ -85,6 +95,7 @@ impl Command {
         match self {
             Self::Control(command) => command.check_limits(),
             Self::Sql(command) => command.check_limits(number),
+            Self::Keys(command) => command.check_limits(),
             Self::Items(_) => Ok(()),
         }
     }
@@ -95,6 +106,15 @@ impl Read {
     pub fn check_limits(&self) -> Result<(), Failure> {
         match self {
             Self::Sql(query) => query.check_limits(),
+            Self::Keys(command) => command.check_read(),
+        }
+    }
+
+    /// Returns the format level that it needs.
+    pub fn level(&self) -> u32 {
+        match self {
+            Self::Sql(_) => BASE_LEVEL,
+            Self::Keys(_) => KEYS_LEVEL,
         }
     }
 }
@@ -108,6 +128,12 @@ impl From<ControlCommand> for Command {
 impl From<SqlCommand> for Command {
     fn from(command: SqlCommand) -> Self {
         Self::Sql(command)
+    }
+}
+
+impl From<SpaceCommand> for Command {
+    fn from(command: SpaceCommand) -> Self {
+        Self::Keys(command)
     }
 }
 
@@ -129,6 +155,12 @@ impl From<SqlReply> for CommandResult {
     }
 }
 
+impl From<KeysReply> for CommandResult {
+    fn from(reply: KeysReply) -> Self {
+        Self::Keys(reply)
+    }
+}
+
 impl From<ItemsReply> for CommandResult {
     fn from(reply: ItemsReply) -> Self {
         Self::Items(reply)
@@ -141,7 +173,7 @@ impl CommandResult {
     pub(crate) fn value(&self, column: &Column) -> Result<&Value, String> {
         match self {
             Self::Sql(reply) => reply.value(column),
-            Self::Control(_) | Self::Items(_) => Err(NO_ROWS.to_owned()),
+            Self::Control(_) | Self::Keys(_) | Self::Items(_) => Err(NO_ROWS.to_owned()),
             Self::Failed(_) => Err("failed".to_owned()),
         }
     }

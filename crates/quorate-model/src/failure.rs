@@ -30,7 +30,7 @@ pub enum FailureKind {
     Unsupported = 11,
     /// The statement was applied before, but its result was too large to be kept for a retry.
     OutcomeTooBig = 12,
-    /// Data that the transaction had read have changed since; the transaction may succeed if it is run again.
+    /// Data that the transaction had read, or the version of a key, have changed since; the transaction may succeed if it is run again.
     Conflict = 13,
     /// Another entry was applied between the statements of an interactive transaction and its end; the transaction may
     /// succeed if it is run again.
@@ -51,11 +51,15 @@ pub enum FailureKind {
     /// So many keys of requests are remembered that there is no room for another; some are forgotten with time, so the
     /// same request may succeed later.
     KeysFull = 21,
+    /// The key holds something of another kind than the command is for.
+    WrongType = 22,
+    /// A value of a key, or of a command on it, is not what the command needs: not a number, out of range, and so on.
+    InvalidValue = 23,
 }
 
 impl FailureKind {
     /// All kinds.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 23] = [
         Self::Sql,
         Self::Constraint,
         Self::Refused,
@@ -77,6 +81,8 @@ impl FailureKind {
         Self::NoAdmin,
         Self::KeyReused,
         Self::KeysFull,
+        Self::WrongType,
+        Self::InvalidValue,
     ];
 
     /// Returns the number that stands for the kind in logs and hashes.
@@ -108,6 +114,8 @@ impl FailureKind {
             Self::NoAdmin => "no_admin",
             Self::KeyReused => "key_reused",
             Self::KeysFull => "keys_full",
+            Self::WrongType => "wrong_type",
+            Self::InvalidValue => "invalid_value",
         }
     }
 

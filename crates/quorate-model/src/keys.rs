@@ -6,6 +6,7 @@
 
 use bytes::Bytes;
 
+mod check;
 mod elements;
 mod generic;
 mod key;
@@ -22,6 +23,18 @@ pub use lists::{End, ListCommand};
 pub use reply::{Change, KeyEntry, KeyInfo, KeysReply, Page};
 pub use sorted_sets::{AddOptions, Compare, Range, SortedSetCommand, Which};
 pub use strings::StringCommand;
+
+/// The format level since which there are keys.
+pub const KEYS_LEVEL: u32 = 5;
+
+/// A command, and the space that it is for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SpaceCommand {
+    /// The space, below [`limits::SPACES`].
+    pub space: Space,
+    /// The command.
+    pub command: KeysCommand,
+}
 
 /// A command on the keys of one space.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,6 +53,37 @@ pub enum KeysCommand {
     SortedSet(SortedSetCommand),
     /// On lists.
     List(ListCommand),
+}
+
+impl KeysCommand {
+    /// Returns whether it changes nothing, whatever the keys are. Then it can be a [`Read`](crate::Read), too.
+    pub fn only_reads(&self) -> bool {
+        match self {
+            Self::Key(command) => matches!(
+                command,
+                KeyCommand::Exists { .. }
+                    | KeyCommand::Describe { .. }
+                    | KeyCommand::Expect { .. }
+                    | KeyCommand::Count { .. }
+                    | KeyCommand::Scan { .. }
+            ),
+            Self::String(command) => matches!(
+                command,
+                StringCommand::Get { .. } | StringCommand::GetRange { .. } | StringCommand::Length { .. }
+            ),
+            Self::Element(command) => !matches!(command, ElementCommand::Remove { .. } | ElementCommand::Expire { .. }),
+            Self::Hash(command) => matches!(command, HashCommand::Get { .. }),
+            Self::Set(command) => matches!(command, SetCommand::Combine { store: None, .. }),
+            Self::SortedSet(command) => matches!(
+                command,
+                SortedSetCommand::Scores { .. }
+                    | SortedSetCommand::Rank { .. }
+                    | SortedSetCommand::Range { .. }
+                    | SortedSetCommand::CountRange { .. }
+            ),
+            Self::List(command) => matches!(command, ListCommand::Index { .. } | ListCommand::Range { .. }),
+        }
+    }
 }
 
 /// What has to hold for a command to apply to a key, or to each of some fields.

@@ -23,6 +23,8 @@ use quorate_model::{
 
 #[path = "codec/archiver.rs"]
 mod archiver;
+#[path = "codec/keys.rs"]
+mod keys;
 #[path = "codec/request.rs"]
 mod request;
 #[path = "codec/users.rs"]
@@ -105,6 +107,7 @@ fn any_command() -> impl Strategy<Value = Command> {
     prop_oneof![
         1 => control.prop_map(Command::Control),
         2 => sql.prop_map(Command::Sql),
+        4 => keys::any_keys_command().prop_map(Command::Keys),
         1 => items.prop_map(Command::Items),
     ]
 }
@@ -164,6 +167,7 @@ fn any_outcome() -> impl Strategy<Value = Outcome> {
     let result = prop_oneof![
         prop_oneof![Just(ControlReply::Done), session, archiver::any_reply()].prop_map(CommandResult::Control),
         prop_oneof![Just(SqlReply::Done), statement.prop_map(SqlReply::Statement)].prop_map(CommandResult::Sql),
+        keys::any_reply().prop_map(CommandResult::Keys),
         any_failure().prop_map(CommandResult::Failed),
     ];
     prop_oneof![
@@ -220,6 +224,7 @@ proptest! {
         let _ = codec::decode_proposal(&bytes);
         let _ = codec::decode_outcome(&bytes);
         let _ = codec::decode_row(&bytes);
+        let _ = codec::decode_read(&bytes);
         let _ = codec::entry::decode(bytes);
     }
 

@@ -249,7 +249,7 @@ pub(crate) struct TableHash {
 /// Answers [`Query`].
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Answer {
-    #[prost(oneof = "AnswerKind", tags = "1, 2")]
+    #[prost(oneof = "AnswerKind", tags = "1, 2, 3")]
     pub kind: Option<AnswerKind>,
 }
 
@@ -260,6 +260,9 @@ pub(crate) enum AnswerKind {
     Rows(WireRows),
     #[prost(message, tag = "2")]
     Refused(Refusal),
+    /// The reply of the store of keys, as `quorate_model::codec` encodes it.
+    #[prost(bytes = "bytes", tag = "3")]
+    Keys(Bytes),
 }
 
 /// Opens a snapshot: the first item of its stream. The following items are [`Query`]s whose level is ignored; each ends

@@ -70,6 +70,7 @@ pub(crate) fn statement(result: CommandResult) -> StatementResult {
         CommandResult::Sql(SqlReply::Statement(result)) => result,
         CommandResult::Sql(SqlReply::Done)
         | CommandResult::Control(_)
+        | CommandResult::Keys(_)
         | CommandResult::Items(_)
         | CommandResult::Failed(_) => StatementResult::default(),
     }

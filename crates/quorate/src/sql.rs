@@ -405,8 +405,10 @@ impl Sql {
     pub async fn query(&self, sql: impl Into<Cow<'static, str>>, params: impl IntoParams) -> Result<Rows, Error> {
         let statement = (sql, params).into_statement().into_query()?;
         let request = ReadRequest { read: Read::Sql(statement), level: self.level()?, limits: self.limits };
-        let ReadAnswer::Sql(rows) = self.submitter.read(request, self.deadline).await?;
-        Ok(rows)
+        match self.submitter.read(request, self.deadline).await? {
+            ReadAnswer::Sql(rows) => Ok(rows),
+            ReadAnswer::Keys(_) => Err(Error::Unavailable("the node answered a query with a reply of keys".into())),
+        }
     }
 
     row_methods!(&self);

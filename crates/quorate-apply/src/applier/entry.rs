@@ -299,7 +299,7 @@ impl<M: Machine> Applier<M> {
                 }
                 .into())
             }
-            command @ (Command::Sql(_) | Command::Items(_)) => self.machine.run(command, context),
+            command @ (Command::Sql(_) | Command::Keys(_) | Command::Items(_)) => self.machine.run(command, context),
         }
     }
 }

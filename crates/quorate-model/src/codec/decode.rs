@@ -11,6 +11,7 @@ use bytes::Bytes;
 use prost::encoding::decode_varint;
 
 use super::{DecodeError, FAILED, PIPELINE, family};
+use crate::keys::{KeysReply, SpaceCommand};
 use crate::limits::{COMMANDS_MAX, EXTENSIONS_MAX, PARAMETERS_MAX, READ_CHECKS_MAX};
 use crate::{
     Bulk, Column, Command, CommandResult, ControlCommand, ControlReply, DryRunRecord, Failure, FailureKind,
@@ -155,7 +156,7 @@ fn long_varint(bytes: &mut &[u8]) -> Result<u64, Flaw> {
 }
 
 /// Reverses the `zigzag` of [`super::encode`].
-fn unzigzag(number: u64) -> i64 {
+pub(super) fn unzigzag(number: u64) -> i64 {
     (number >> 1).cast_signed() ^ -(number & 1).cast_signed()
 }
 
@@ -247,6 +248,7 @@ impl Decode for Command {
         match only_field(part)? {
             (family::CONTROL, Content(part)) => ControlCommand::decode(part).map(Self::Control),
             (family::SQL, Content(part)) => SqlCommand::decode(part).map(Self::Sql),
+            (family::KEYS, Content(part)) => SpaceCommand::decode(part).map(Self::Keys),
             (family::ITEMS, Content(part)) => ItemsCommand::decode(part).map(Self::Items),
             _ => Err(Flaw::Unknown),
         }
@@ -269,6 +271,7 @@ impl Decode for Read {
     fn decode(part: Part<'_>) -> Result<Self, Flaw> {
         match only_field(part)? {
             (family::SQL, Content(part)) => Statement::decode(part).map(Self::Sql),
+            (family::KEYS, Content(part)) => SpaceCommand::decode(part).map(Self::Keys),
             _ => Err(Flaw::Unknown),
         }
     }
@@ -446,6 +449,7 @@ impl Decode for CommandResult {
         match only_field(part)? {
             (family::CONTROL, Content(part)) => ControlReply::decode(part).map(Self::Control),
             (family::SQL, Content(part)) => SqlReply::decode(part).map(Self::Sql),
+            (family::KEYS, Content(part)) => KeysReply::decode(part).map(Self::Keys),
             (family::ITEMS, Content(part)) => ItemsReply::decode(part).map(Self::Items),
             (FAILED, Content(part)) => Failure::decode(part).map(Self::Failed),
             _ => Err(Flaw::Unknown),

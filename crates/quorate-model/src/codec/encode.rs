@@ -83,7 +83,7 @@ pub(super) trait Out {
 }
 
 /// Maps numbers that are close to 0, of either sign, to small numbers.
-fn zigzag(number: i64) -> u64 {
+pub(super) fn zigzag(number: i64) -> u64 {
     ((number << 1) ^ (number >> 63)).cast_unsigned()
 }
 
@@ -241,6 +241,7 @@ impl Message for Command {
         match self {
             Self::Control(command) => out.message(family::CONTROL, command),
             Self::Sql(command) => out.message(family::SQL, command),
+            Self::Keys(command) => out.message(family::KEYS, command),
             Self::Items(command) => out.message(family::ITEMS, command),
         }
     }
@@ -261,6 +262,7 @@ impl Message for Read {
     fn put(&self, out: &mut impl Out) {
         match self {
             Self::Sql(query) => out.message(family::SQL, query),
+            Self::Keys(command) => out.message(family::KEYS, command),
         }
     }
 }
@@ -377,6 +379,7 @@ impl Message for CommandResult {
         match self {
             Self::Control(reply) => out.message(family::CONTROL, reply),
             Self::Sql(reply) => out.message(family::SQL, reply),
+            Self::Keys(reply) => out.message(family::KEYS, reply),
             Self::Items(reply) => out.message(family::ITEMS, reply),
             Self::Failed(failure) => out.message(FAILED, failure),
         }

@@ -1,5 +1,13 @@
 //! The limits of commands on keys.
 
+use super::Space;
+
+/// The number of spaces: they are 0 to 7.
+pub const SPACES: Space = 8;
+
+/// The most keys, fields, members or values that a command names.
+pub const ARGUMENTS_MAX: usize = 100_000;
+
 /// The most bytes of a key.
 pub const KEY_BYTES_MAX: usize = 64 << 10;
 
@@ -15,7 +23,8 @@ pub const TIME_MAX: u64 = i64::MAX as u64;
 /// The most rows that a command changes whose work depends on the size of a collection.
 pub const CHANGED_ROWS_MAX: u64 = 10_000;
 
-/// The most rows that a command looks at. One that returns a page ends it there.
+/// The most rows that a command looks at. One that returns a page ends it there; so no reply has more rows than this, or
+/// than there were arguments.
 pub const READ_ROWS_MAX: u64 = 100_000;
 
 /// The most bytes of a reply. A page ends with the row that reaches it; another reply is an error.

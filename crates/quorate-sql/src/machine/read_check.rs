@@ -3,7 +3,7 @@
 //! Each runs under the clock and the randomness of the original read, and its steps count for the entry's budget. If
 //! the answer differs now, or the read fails, the caller has to run the transaction again.
 
-use quorate_apply::{Stores, Trouble};
+use quorate_apply::{Stores, Trouble, no_store};
 use quorate_env::mutant::Mutant;
 use quorate_model::{Failure, FailureKind, Read, ReadCheck, Statement};
 
@@ -21,7 +21,10 @@ impl SqlMachine {
     /// Runs a read again and compares its answer. Leaves the clock and the randomness of the read in place.
     pub(super) fn check_read(&mut self, check: &ReadCheck) -> Result<(), Trouble> {
         self.set_stamp(check.stamp);
-        let Read::Sql(query) = &check.read;
+        let query = match &check.read {
+            Read::Sql(query) => query,
+            Read::Keys(_) => return Err(no_store()),
+        };
         match self.guarded(|machine, effects| machine.rows_hash(query, effects)) {
             Ok(rows) if rows == check.answer || Mutant::ReadChecksIgnored.is_on() => Ok(()),
             Ok(_) => Err(conflict(query, "now returns other rows").into()),

@@ -87,7 +87,7 @@ impl Stores for SqlMachine {
     fn run(&mut self, command: &Command, context: CommandContext<'_>) -> Result<CommandResult, Trouble> {
         match command {
             Command::Sql(command) => self.sql(command, context).map(CommandResult::Sql),
-            Command::Control(_) | Command::Items(_) => Err(no_store()),
+            Command::Control(_) | Command::Keys(_) | Command::Items(_) => Err(no_store()),
         }
     }
 

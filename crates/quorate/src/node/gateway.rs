@@ -154,9 +154,9 @@ impl Gateway {
             Command::Sql(SqlCommand::Bulk(bulk)) => self.store.validator().check_bulk(bulk)?,
             Command::Control(ControlCommand::User(command)) => return super::users::check(command),
             Command::Control(_) | Command::Sql(SqlCommand::Vacuum | SqlCommand::Extend(_)) => return Ok(()),
-            Command::Items(_) => {
-                return Err(Failure::new(FailureKind::Refused, "this cluster has no store for the command"));
-            }
+            // What a command on keys names was checked with the limits.
+            Command::Keys(_) => return Ok(()),
+            Command::Items(_) => return Err(no_store()),
         };
         match kind {
             StatementKind::Read => {
@@ -179,8 +179,13 @@ impl Gateway {
         // A local read waits for nothing, so a loop of local reads would otherwise starve the other tasks.
         coop::consume_budget().await;
         self.reach(request.level, deadline).await?;
-        let Read::Sql(query) = &request.read;
-        Ok(ReadAnswer::Sql(self.store.readers().query(&self.env, query, &request.limits.for_read()).await?))
+        match &request.read {
+            Read::Sql(query) => {
+                let rows = self.store.readers().query(&self.env, query, &request.limits.for_read()).await?;
+                Ok(ReadAnswer::Sql(rows))
+            }
+            Read::Keys(_) => Err(no_store().into()),
+        }
     }
 
     /// Answers a read on another thread, because the calling thread has other work. Dropping the future ends the read.
@@ -193,8 +198,13 @@ impl Gateway {
 
     async fn read_blocking(&self, request: ReadRequest, deadline: Instant) -> Result<ReadAnswer, Error> {
         self.reach(request.level, deadline).await?;
-        let Read::Sql(query) = &request.read;
-        Ok(ReadAnswer::Sql(self.store.readers().query_aside(&self.env, query, &request.limits.for_read()).await?))
+        match &request.read {
+            Read::Sql(query) => {
+                let rows = self.store.readers().query_aside(&self.env, query, &request.limits.for_read()).await?;
+                Ok(ReadAnswer::Sql(rows))
+            }
+            Read::Keys(_) => Err(no_store().into()),
+        }
     }
 
     /// Takes a snapshot that meets a level, waiting for a free permit.
@@ -356,6 +366,10 @@ impl Gateway {
             self.consensus.main().leader().map(|(_, member)| member.addr)
         }
     }
+}
+
+fn no_store() -> Failure {
+    Failure::new(FailureKind::Refused, "this cluster has no store for the command")
 }
 
 /// Returns the deadline for a remote caller that would wait for `limit`.

@@ -214,7 +214,11 @@ async fn query(gateway: &Gateway, query: Query) -> Reply {
     let deadline = served_until(Duration::from_millis(query.millis));
     let answer = gateway.read_aside(query.read()?, deadline).await;
     // Counted before encoding, so that most replies that are too large are not encoded.
-    let values = answer.as_ref().map_or(0, |ReadAnswer::Sql(rows)| codec::row_len(rows.values()));
+    let values = match &answer {
+        Ok(ReadAnswer::Sql(rows)) => codec::row_len(rows.values()),
+        Ok(ReadAnswer::Keys(reply)) => codec::keys_reply_len(reply),
+        Err(_) => 0,
+    };
     if values > REPLY_BYTES_MAX {
         drop(answer);
         return Ok(too_large(values));

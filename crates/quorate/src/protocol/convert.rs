@@ -108,8 +108,10 @@ impl Query {
     /// Returns the query of a snapshot.
     pub(crate) fn state_query(self) -> Result<snapshot::Query, CallFailure> {
         let stamp = self.stamp.map(|WireStamp { now, seed }| Stamp { now, seed });
-        let ReadRequest { read: Read::Sql(statement), limits, .. } = self.read()?;
-        Ok(snapshot::Query { statement, limits, stamp })
+        match self.read()? {
+            ReadRequest { read: Read::Sql(statement), limits, .. } => Ok(snapshot::Query { statement, limits, stamp }),
+            ReadRequest { read: Read::Keys(_), .. } => Err(malformed("a snapshot answers only queries")),
+        }
     }
 
     /// Returns the read.
@@ -185,6 +187,7 @@ impl From<Result<ReadAnswer, Error>> for Answer {
     fn from(result: Result<ReadAnswer, Error>) -> Self {
         let kind = match result {
             Ok(ReadAnswer::Sql(rows)) => AnswerKind::Rows(rows.into()),
+            Ok(ReadAnswer::Keys(reply)) => AnswerKind::Keys(codec::encode_keys_reply(&reply)),
             Err(error) => AnswerKind::Refused((&error).into()),
         };
         Self { kind: Some(kind) }
@@ -195,6 +198,9 @@ impl From<Answer> for Result<ReadAnswer, Error> {
     fn from(answer: Answer) -> Self {
         match answer.kind {
             Some(AnswerKind::Rows(rows)) => rows.try_into().map(ReadAnswer::Sql),
+            Some(AnswerKind::Keys(reply)) => codec::decode_keys_reply(&reply).map(ReadAnswer::Keys).map_err(|error| {
+                Error::Unavailable(Cause::context(format!("the reply can't be read: {error}"), error))
+            }),
             Some(AnswerKind::Refused(refusal)) => Err(refusal.into()),
             None => Err(newer()),
         }

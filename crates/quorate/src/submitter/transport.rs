@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use quorate_env::{Cause, Instant};
-use quorate_model::{Command, Failure, FailureKind, Outcome, Position, Read};
+use quorate_model::{Command, Failure, FailureKind, KeysReply, Outcome, Position, Read};
 use quorate_sql::query::Rows;
 use quorate_sql::readers::ReadLimits;
 use quorate_wire::{CallError, FailureKind as CallFailureKind, NotSent};
@@ -77,6 +77,7 @@ pub(crate) struct ReadRequest {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ReadAnswer {
     Sql(Rows),
+    Keys(KeysReply),
 }
 
 /// How much a query may return, and how long it may run.
