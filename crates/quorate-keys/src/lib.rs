@@ -44,6 +44,8 @@ mod run;
 mod sets;
 mod sorted_sets;
 mod strings;
+#[cfg(feature = "suite")]
+pub mod suite;
 mod sweep;
 mod tables;
 

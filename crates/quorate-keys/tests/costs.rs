@@ -5,12 +5,13 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
+use quorate_keys::suite::generate;
 use quorate_keys::*;
 
 mod common;
 
 use common::counting::Counting;
-use common::{generate, run_at};
+use common::run_at;
 
 const SIZE: u64 = 30_000;
 

@@ -4,52 +4,17 @@
 use bytes::Bytes;
 use proptest::collection::vec;
 use proptest::prelude::*;
+use quorate_keys::suite::{Step, generate, resolve, steps};
 use quorate_keys::*;
 
 mod common;
 mod model;
 
-use common::generate::{self, CURRENT};
 use common::invariants;
 use model::contents::contents;
 use model::{Model, Name};
 
 const BUDGET: u64 = 1 << 40;
-
-/// A step of a stream: time moves on, a command runs, and a few rows are swept.
-#[derive(Clone, Debug)]
-struct Step {
-    later: u64,
-    space: Space,
-    command: KeysCommand,
-    sweep: usize,
-}
-
-fn step(command: impl Strategy<Value = KeysCommand>) -> impl Strategy<Value = Step> {
-    let space = prop_oneof![9 => Just(0), 1 => Just(1_u32)];
-    (prop_oneof![Just(0), 0..4_u64], space, command, prop_oneof![2 => Just(0), 1 => 0..3_usize])
-        .prop_map(|(later, space, command, sweep)| Step { later, space, command, sweep })
-}
-
-/// Puts the version that a key has where a command names the current one.
-fn resolve(command: &mut KeysCommand, version_of: impl Fn(&Bytes) -> Option<Version>) {
-    let put = |condition: &mut Condition, key: &Bytes| {
-        if *condition == Condition::Version(CURRENT)
-            && let Some(version) = version_of(key)
-        {
-            *condition = Condition::Version(version);
-        }
-    };
-    match command {
-        KeysCommand::Key(KeyCommand::Expect { key, version }) if *version == Some(CURRENT) => {
-            *version = version_of(key)
-        }
-        KeysCommand::Key(KeyCommand::Delete { keys, condition }) => keys.iter().for_each(|key| put(condition, key)),
-        KeysCommand::String(StringCommand::Set { key, condition, .. })
-        | KeysCommand::Hash(HashCommand::Set { key, condition, .. }) => put(condition, key),
-        _ => {}
-    }
-}
 
 /// Checks that the keys that differ were touched.
 fn check_touched(before: &Model, after: &Model, touched: &[Name]) {
@@ -89,7 +54,7 @@ proptest! {
 
     #[test]
     fn streams_of_commands_do_what_the_model_does(
-        steps in vec(step(generate::command()), 1..60),
+        steps in steps(generate::command(), 60),
         pieces in vec(1..7_usize, 1..4),
     ) {
         run(steps, &pieces);
@@ -97,7 +62,7 @@ proptest! {
 
     #[test]
     fn elements_that_have_expired_are_gone_whenever_they_are_swept(
-        steps in vec(step(generate::expiring()), 1..40),
+        steps in steps(generate::expiring(), 40),
         pieces in vec(1..7_usize, 1..4),
     ) {
         run(steps, &pieces);

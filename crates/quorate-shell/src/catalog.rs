@@ -7,7 +7,8 @@ use crate::format::side_by_side;
 use crate::shell::Shell;
 
 /// Excludes the tables that SQLite and Quorate keep for themselves.
-const NOT_INTERNAL: &str = r"name NOT LIKE 'sqlite\_%' ESCAPE '\' AND tbl_name NOT LIKE '\_quorate\_%' ESCAPE '\'";
+const NOT_INTERNAL: &str = r"name NOT LIKE 'sqlite\_%' ESCAPE '\' AND tbl_name NOT LIKE '\_quorate\_%' ESCAPE '\'
+    AND sql NOT LIKE '%\_quorate\_%' ESCAPE '\'";
 
 /// Tables that belong to virtual tables.
 const SHADOWS: &str = "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'shadow'";

@@ -1,15 +1,17 @@
 //! A hash of a database's logical content, not of its pages: equal on all nodes that have applied the same entries.
 //!
 //! Tables are hashed in the order of their names, rows by rowid or primary key, columns in their order. Shadow tables
-//! of virtual tables are left out, because their content depends on where transactions ended. The store's own tables
-//! have a separate hash.
+//! of virtual tables are left out, because their content depends on where transactions ended. The store's records have a
+//! separate hash. Its tables of data count as those of users, but without rows they are left out, because nodes of an
+//! older version do not have them yet.
 
 use quorate_apply::Trouble;
 use rusqlite::Connection;
 use rusqlite::limits::Limit;
 use rusqlite::types::ValueRef;
 
-pub use crate::authorizer::rules::is_reserved;
+pub use crate::authorizer::rules::is_bookkeeping;
+use crate::authorizer::rules::is_reserved;
 use crate::classify::{self, Context};
 use crate::rows_hash::RowsHash;
 use crate::schema_check::{COLUMNS, Schema, quoted};
@@ -43,18 +45,18 @@ impl Unread {
     }
 }
 
-/// Returns the hash of everything that users can see: schema, rows, sequences, statistics.
+/// Returns the hash of everything that users can see: schema, rows, sequences, statistics, and the tables of keys.
 ///
 /// It reads the whole database, so its time grows with that. Run it in a read transaction, so that all tables are of
 /// the same state.
 pub fn user(conn: &Connection) -> Result<u128, Unread> {
-    Ok(combined(by_table(conn)?.into_iter().filter(|(name, _)| !is_reserved(name))))
+    Ok(combined(by_table(conn)?.into_iter().filter(|(name, _)| !is_bookkeeping(name))))
 }
 
-/// Returns the hash of the store's own tables except the applied row: mainly the sessions and their kept outcomes. It
+/// Returns the hash of the store's records except the applied row: mainly the sessions and their kept outcomes. It
 /// includes the messages of kept failures, which may differ between versions of SQLite.
 pub fn reserved(conn: &Connection) -> Result<u128, Unread> {
-    let own = |name: &str| is_reserved(name) && name != "_quorate_applied";
+    let own = |name: &str| is_bookkeeping(name) && name != "_quorate_applied";
     Ok(combined(by_table(conn)?.into_iter().filter(|(name, _)| own(name))))
 }
 
@@ -79,6 +81,9 @@ pub fn by_table(conn: &Connection) -> Result<Vec<(String, u128)>, Unread> {
                 hash => hash?,
             },
         };
+        if hash == RowsHash::new().finish() && is_reserved(&name) && !is_bookkeeping(&name) {
+            continue;
+        }
         hashes.push((name, hash));
     }
     Ok(hashes)

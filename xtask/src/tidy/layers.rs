@@ -18,7 +18,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("quorate-tls", &["quorate-env"]),
     ("quorate-wire", &["quorate-env", "quorate-model"]),
     ("quorate-apply", &["quorate-env", "quorate-model"]),
-    ("quorate-sql", &["quorate-env", "quorate-model", "quorate-apply"]),
+    ("quorate-sql", &["quorate-env", "quorate-keys", "quorate-model", "quorate-apply"]),
     ("quorate-consensus", &["quorate-env", "quorate-model", "quorate-wal", "quorate-wire"]),
     ("quorate", LIBRARY_FLOORS),
     ("quorate-backup", &["quorate-env", "quorate-archive", "quorate"]),

@@ -21,7 +21,6 @@ pub(crate) use collect;
 pub const ALL_PLACES: Span<Place> = Span { from: FIRST_PLACE, to: None };
 
 pub mod counting;
-pub mod generate;
 pub mod invariants;
 
 /// Runs a command at a time with a large budget.

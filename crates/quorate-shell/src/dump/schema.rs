@@ -68,7 +68,8 @@ impl Schema {
         let mut schema = Self { tables: Vec::new(), shadows: Vec::new(), others: Vec::new(), names };
         let objects: Vec<(String, String, String, String)> = all(&snapshot.query(OBJECTS, ()).await?)?;
         for (kind, name, table, sql) in objects {
-            if is_internal(&name) || is_internal(&table) {
+            // Only the store's own views can name its tables.
+            if is_internal(&name) || is_internal(&table) || sql.contains(RESERVED) {
                 continue;
             }
             let of = kinds.get(&name.to_ascii_lowercase()).filter(|_| kind == "table");

@@ -8,6 +8,7 @@ use rusqlite::ffi;
 
 use super::{Mode, Seen};
 use crate::ffi::hooks::Access;
+use crate::keys::schema;
 
 /// The prefix of the names of the store's own tables.
 pub(crate) const RESERVED: &str = "_quorate_";
@@ -104,14 +105,14 @@ pub(super) fn note(access: &Access<'_>, seen: &mut Seen) {
             effects.statistics |= statistics;
         }
         ffi::SQLITE_ANALYZE => effects.statistics = true,
-        ffi::SQLITE_INSERT if !access.inner => {
+        ffi::SQLITE_INSERT if access.accessor.is_none() => {
             effects.writes = true;
             effects.inserts = true;
         }
-        ffi::SQLITE_UPDATE if !access.inner => effects.writes = true,
+        ffi::SQLITE_UPDATE if access.accessor.is_none() => effects.writes = true,
         ffi::SQLITE_DELETE => {
             effects.statistics |= statistics;
-            effects.writes |= !access.inner;
+            effects.writes |= access.accessor.is_none();
         }
         ffi::SQLITE_READ => effects.nested |= access.first.is_some_and(|name| pragma_table(name).is_some()),
         _ => {}
@@ -119,10 +120,15 @@ pub(super) fn note(access: &Access<'_>, seen: &mut Seen) {
 }
 
 /// Returns whether SQLite shall skip this access: ANALYZE must not count rows of tables whose rows depend on where
-/// batches end.
+/// batches end, and nothing may change how SQLite runs the store's own statements. REINDEX concerns no index of the
+/// store.
 pub(super) fn is_left_out(access: &Access<'_>, seen: &Seen) -> bool {
-    let table = access.first.unwrap_or_default();
-    access.action == ffi::SQLITE_ANALYZE && (is_reserved(table) || seen.is_shadow(table))
+    let name = access.first.unwrap_or_default();
+    match access.action {
+        ffi::SQLITE_ANALYZE => is_reserved(name) || seen.is_shadow(name),
+        ffi::SQLITE_REINDEX => is_reserved(name),
+        _ => false,
+    }
 }
 
 /// Allows or refuses an access.
@@ -200,7 +206,7 @@ fn read(access: &Access<'_>, mode: Mode, seen: &Seen) -> Result<(), Refusal> {
     if mode == Mode::Query {
         return Ok(());
     }
-    if is_reserved(table) {
+    if is_reserved(table) && !is_of_view(access) {
         return reserved(table, "read it in a query");
     }
     if is_schema(table) && access.second.is_some_and(|column| column.eq_ignore_ascii_case("rootpage")) {
@@ -260,7 +266,17 @@ fn write(access: &Access<'_>, mode: Mode, seen: &Seen) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// Returns whether a view of the store is read, or the data under it. A common table expression with the name of a view
+/// may read these too, which does no harm: they are equal on all nodes.
+fn is_of_view(access: &Access<'_>) -> bool {
+    let is_data = |table: &str| is_reserved(table) && !is_bookkeeping(table);
+    access.first.is_some_and(is_view) || access.accessor.is_some_and(is_view) && access.first.is_some_and(is_data)
+}
+
 fn reserved(name: &str, todo: &str) -> Result<(), Refusal> {
+    if is_view(name) {
+        return refuse(format!("{name} is a view of the store, and can only be read; change keys by their commands"));
+    }
     refuse(format!("{name}: names that begin with {RESERVED} belong to the store; {todo}"))
 }
 
@@ -269,8 +285,19 @@ fn refuse(text: impl Into<String>) -> Result<(), Refusal> {
 }
 
 /// Returns whether a name is reserved for the store.
-pub fn is_reserved(name: &str) -> bool {
-    starts_with(name, RESERVED)
+pub(crate) fn is_reserved(name: &str) -> bool {
+    starts_with(name, RESERVED) || is_view(name)
+}
+
+/// Returns whether a name is that of a table in which the store keeps records of its own, and not data: it may differ
+/// between versions for a while.
+pub fn is_bookkeeping(name: &str) -> bool {
+    starts_with(name, RESERVED) && !starts_with(name, schema::PREFIX)
+}
+
+/// Returns whether a name is that of one of the store's views, which commands may read.
+fn is_view(name: &str) -> bool {
+    among(name, &schema::VIEW_NAMES)
 }
 
 fn is_statistics(name: &str) -> bool {

@@ -60,6 +60,11 @@ impl<T> Database<T> {
         self.own(sql)?.execute(params)
     }
 
+    /// Runs one of the store's own statements, and returns its rows.
+    pub(crate) fn rows(&mut self, sql: &'static str, params: impl Params) -> rusqlite::Result<Rows<'_>> {
+        self.own(sql)?.query(params)
+    }
+
     /// Returns the first row of one of the store's own statements.
     pub(crate) fn first_row<R>(
         &mut self,
@@ -67,8 +72,7 @@ impl<T> Database<T> {
         params: impl Params,
         read: impl FnOnce(&Row<'_>) -> rusqlite::Result<R>,
     ) -> rusqlite::Result<Option<R>> {
-        let mut rows = self.own(sql)?.query(params)?;
-        rows.next()?.map(read).transpose()
+        self.rows(sql, params)?.next()?.map(read).transpose()
     }
 
     fn own(&mut self, sql: &'static str) -> rusqlite::Result<&mut Statement<'static>> {

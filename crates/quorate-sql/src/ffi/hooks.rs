@@ -21,8 +21,8 @@ pub(crate) struct Access<'a> {
     pub second: Option<&'a str>,
     /// The schema: `main` or `temp`.
     pub database: Option<&'a str>,
-    /// Whether the access is made by a trigger or a view, and not by the statement itself.
-    pub inner: bool,
+    /// The trigger, the view or the common table expression that makes the access; `None` for the statement itself.
+    pub accessor: Option<&'a str>,
 }
 
 /// An authorizer's answer.
@@ -53,11 +53,11 @@ where
     ) -> c_int {
         // SAFETY: `decide` was given below and lives as long as the connection; the texts are null or end with NUL, and
         // live as long as this call.
-        let (decide, first, second, database) =
-            unsafe { (&*decide.cast::<F>(), text(first), text(second), text(database)) };
-        let access = match (first, second, database) {
-            (Ok(first), Ok(second), Ok(database)) => {
-                Some(Access { action, first, second, database, inner: !accessor.is_null() })
+        let (decide, first, second, database, accessor) =
+            unsafe { (&*decide.cast::<F>(), text(first), text(second), text(database), text(accessor)) };
+        let access = match (first, second, database, accessor) {
+            (Ok(first), Ok(second), Ok(database), Ok(accessor)) => {
+                Some(Access { action, first, second, database, accessor })
             }
             _ => None,
         };

@@ -16,13 +16,13 @@ use crate::classify;
 ///
 /// Since level 2 sessions have a column `recent`, since level 3 there is a table of enabled extensions, since level 4
 /// one of rejected entries, since level 5 the applied row has the columns `format_level` and `due`, since level 6 there
-/// are tables of users and of requests with keys, and since level 7 the applied row has the columns `archiver_node` and
-/// `archiver_token`.
+/// are tables of users and of requests with keys, since level 7 the applied row has the columns `archiver_node` and
+/// `archiver_token`, and since level 8 there are the tables of keys and the views on them.
 ///
 /// A row says level 4 as long as the columns of level 5 hold their defaults, level 5 until the tables of level 6 may
-/// hold rows, and level 6 until there may be an archiver. An older program can then use the database, so a cluster can
-/// be upgraded node by node, and back, until the format level rises.
-pub const STORE_LEVEL: u32 = 7;
+/// hold rows, level 6 until there may be an archiver, and level 7 until there may be keys. An older program can then use
+/// the database, so a cluster can be upgraded node by node, and back, until the format level rises.
+pub const STORE_LEVEL: u32 = 8;
 
 /// The level of the layout since which the row has a format level and a due time.
 const WITH_FORMAT_LEVEL: u32 = 5;
@@ -30,14 +30,17 @@ const WITH_FORMAT_LEVEL: u32 = 5;
 /// The level of the layout since which there are users and requests with keys.
 const WITH_USERS: u32 = 6;
 
+/// The level of the layout since which there may be an archiver.
+const WITH_ARCHIVER: u32 = 7;
+
 /// Returns the lowest level of the layout that holds a row.
 fn layout_of(row: &AppliedRow) -> u32 {
     match row.applied.level {
-        _ if row.archiver.is_some() => STORE_LEVEL,
+        _ if row.archiver.is_some() => WITH_ARCHIVER,
         BASE_LEVEL if row.applied.due.is_none() => WITH_FORMAT_LEVEL - 1,
         ..USERS_LEVEL => WITH_FORMAT_LEVEL,
         USERS_LEVEL..ARCHIVER_LEVEL => WITH_USERS,
-        _ => STORE_LEVEL,
+        _ => WITH_ARCHIVER,
     }
 }
 
@@ -91,7 +94,7 @@ pub fn read(conn: &Connection) -> Result<Option<AppliedRow>, StoreFault> {
         ))),
         Some(level) => {
             let added = if level < WITH_FORMAT_LEVEL { "1, NULL" } else { "format_level, due" };
-            let archiver = if level < STORE_LEVEL { "NULL, NULL" } else { "archiver_node, archiver_token" };
+            let archiver = if level < WITH_ARCHIVER { "NULL, NULL" } else { "archiver_node, archiver_token" };
             let read = format!("SELECT {COLUMNS}, {added}, {archiver} FROM _quorate_applied WHERE id = 1");
             conn.query_row(&read, [], of).map(Some).map_err(own)
         }

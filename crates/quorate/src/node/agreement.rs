@@ -24,7 +24,7 @@ use quorate_env::disk::{read_file, replace_file};
 use quorate_env::mutant::Mutant;
 use quorate_env::{Env, Instant, sleep, timeout};
 use quorate_model::{GroupId, NodeId, Position, StateMachine, StoreFault};
-use quorate_sql::logical_hash::is_reserved;
+use quorate_sql::logical_hash::is_bookkeeping;
 use quorate_sql::store::Verification;
 use quorate_wire::{CallFailure, Purpose, StreamError};
 
@@ -148,11 +148,11 @@ impl Watch {
             self.verified = Some(index);
         }
         let hashes = |(id, kind)| match kind {
-            VerifiedKind::Hashes(hashes) => Some((id, of_users(hashes.by_table()?))),
+            VerifiedKind::Hashes(hashes) => Some((id, of_data(hashes.by_table()?))),
             _ => None,
         };
         let answers: Vec<_> = answers.into_iter().filter_map(hashes).collect();
-        let verdict = judge(&of_users((*own).clone()), voters.own, &answers, voters.count());
+        let verdict = judge(&of_data((*own).clone()), voters.own, &answers, voters.count());
         self.tables_disputed = verdict.is_open();
         self.act_on(gateway, verdict, format!("tables as of entry {index}")).await;
     }
@@ -242,9 +242,9 @@ async fn copy_from(gateway: &Gateway, source: NodeId) -> Result<u64, ImageError>
     Ok(gateway.consensus.main().replace_store(&mut pieces).await?.index())
 }
 
-/// Keeps only the tables of users: the store's own tables may differ between versions for a while.
-fn of_users(mut tables: BTreeMap<String, u128>) -> BTreeMap<String, u128> {
-    tables.retain(|name, _| !is_reserved(name));
+/// Keeps only the tables of data: the store's records may differ between versions for a while.
+fn of_data(mut tables: BTreeMap<String, u128>) -> BTreeMap<String, u128> {
+    tables.retain(|name, _| !is_bookkeeping(name));
     tables
 }
 

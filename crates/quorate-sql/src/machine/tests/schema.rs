@@ -149,7 +149,7 @@ fn schema_changes_of_every_kind_work() {
     for sql in ["DROP TABLE r", "DROP TABLE s", "DROP VIEW v", "DROP TRIGGER g", "DROP TABLE e2", "DROP TABLE c"] {
         node.ok(sql);
     }
-    let left = "SELECT name FROM sqlite_schema WHERE name NOT GLOB '_quorate_*' AND name NOT GLOB 'sqlite_*'";
+    let left = "SELECT name FROM sqlite_schema WHERE name NOT GLOB '*quorate_*' AND name NOT GLOB 'sqlite_*'";
     assert_eq!(node.ok(left).rows, Vec::<Vec<Value>>::new());
 }
 

@@ -7,7 +7,8 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
-use quorate_keys::*;
+
+use crate::*;
 
 /// Stands for the version that the key has at the time of the command.
 pub const CURRENT: Version = Version(u64::MAX);
@@ -18,6 +19,7 @@ const AHEAD: u64 = 40;
 /// The time of the command stands for this one.
 pub const NOW: u64 = 1_000_000;
 
+/// Draws a key.
 pub fn key() -> impl Strategy<Value = Bytes> {
     select(vec!["a", "b", "c", "d"]).prop_map(Bytes::from)
 }
@@ -106,6 +108,7 @@ fn span() -> impl Strategy<Value = Span> {
     (bound(), option::of(bound())).prop_map(|(from, to)| Span { from, to })
 }
 
+/// Draws a command of any kind.
 pub fn command() -> impl Strategy<Value = KeysCommand> {
     prop_oneof![
         4 => keys().prop_map(KeysCommand::Key),
@@ -248,6 +251,7 @@ fn bound<B: Clone + std::fmt::Debug>(inner: impl Strategy<Value = B>) -> impl St
     })
 }
 
+/// Draws a range of a sorted set.
 pub fn range() -> impl Strategy<Value = Range> {
     prop_oneof![
         (index(), index()).prop_map(|(first, last)| Range::Rank(first, last)),

@@ -1,0 +1,88 @@
+//! The tables of keys, tested on real files.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use quorate_env::Env;
+use quorate_keys::suite::{BUDGET, Step, generate, same_as_memory, steps};
+use quorate_keys::*;
+use rusqlite::Connection;
+
+use super::{Ended, KeyTables};
+use crate::extensions::Extensions;
+use crate::ffi::database::Database;
+use crate::generation::Generations;
+use crate::machine::tests::IDENTITY;
+use crate::{connection, records};
+
+mod plans;
+mod rows;
+
+/// A database with the store's tables.
+struct Files {
+    generations: Generations,
+    _dir: tempfile::TempDir,
+}
+
+impl Files {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let generations = Generations::open(Env::real().disk(), dir.path(), 4096, Extensions::default()).unwrap();
+        let files = Self { generations, _dir: dir };
+        records::create(&files.connect(), IDENTITY).unwrap();
+        files
+    }
+
+    fn connect(&self) -> Connection {
+        connection::open_writer(&self.generations.current(), 1 << 20).unwrap()
+    }
+
+    fn open(&self) -> Database<()> {
+        Database::new(self.connect())
+    }
+}
+
+fn failed(ended: Ended) -> KeysError {
+    match ended {
+        Ended::Failed(error) => error,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Runs a command at a time with a large budget.
+fn run_at(database: &mut Database<()>, now: u64, command: KeysCommand) -> Result<KeysReply, KeysError> {
+    let mut context = Context::new(now, Version::new(now, 0), BUDGET);
+    Keys::new(&mut KeyTables::of(database), &mut context, 0).run(&command).map_err(failed)
+}
+
+/// Runs a stream in one transaction, and undoes it.
+fn run(database: &mut Database<()>, steps: Vec<Step>, budgets: &[u64]) {
+    database.execute("BEGIN IMMEDIATE", []).unwrap();
+    same_as_memory(&mut KeyTables::of(database), steps, budgets, failed);
+    database.execute("ROLLBACK", []).unwrap();
+}
+
+fn budgets() -> impl Strategy<Value = Vec<u64>> {
+    vec(prop_oneof![6 => Just(BUDGET), 1 => 90..1_000_u64], 1..8)
+}
+
+#[test]
+fn streams_of_commands_do_what_they_do_in_memory() {
+    let (files, config) =
+        (Files::new(), ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(1_500) });
+    let database = std::cell::RefCell::new(files.open());
+    proptest!(config, |(steps in steps(generate::command(), 60), budgets in budgets())| {
+        run(&mut database.borrow_mut(), steps, &budgets);
+    });
+}
+
+#[test]
+fn elements_that_have_expired_are_gone_as_they_are_in_memory() {
+    let (files, config) =
+        (Files::new(), ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(1_500) });
+    let database = std::cell::RefCell::new(files.open());
+    proptest!(config, |(steps in steps(generate::expiring(), 40), budgets in budgets())| {
+        run(&mut database.borrow_mut(), steps, &budgets);
+    });
+}

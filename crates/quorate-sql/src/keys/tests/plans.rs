@@ -1,0 +1,90 @@
+//! How SQLite runs the statements: each seeks its rows in the wanted index, and none sorts.
+
+use quorate_keys::{Order, Part};
+use rusqlite::{Connection, params_from_iter};
+
+use super::Files;
+use crate::keys::statements as sql;
+
+const ROWID: &str = "INTEGER PRIMARY KEY (rowid=?)";
+
+fn plan(conn: &Connection, sql: &str) -> String {
+    let mut statement = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+    let values = vec![1; statement.parameter_count()];
+    let steps = statement.query_map(params_from_iter(values), |row| row.get::<_, String>(3)).unwrap();
+    steps.collect::<Result<Vec<_>, _>>().unwrap().join("; ")
+}
+
+/// Returns how the rows of a span are sought by the columns of an index.
+fn span(index: &str, columns: &str) -> String {
+    let places = vec!["?"; columns.split(',').count()].join(",");
+    format!("{index} (({columns})>({places}) AND ({columns})<({places}))")
+}
+
+#[test]
+fn rows_are_sought_in_an_index() {
+    let conn = Files::new().connect();
+    let name = "INDEX sqlite_autoindex__quorate_keys_1 (space=? AND key=?)";
+    let place = "COVERING INDEX sqlite_autoindex__quorate_keys_members_2";
+    let expiry = |columns| format!("COVERING INDEX _quorate_keys_expiry (key_id=? AND expires_at{columns}?)");
+    let block = "PRIMARY KEY (key_id=? AND level=? AND score=? AND member=?)";
+    let blocks = span("PRIMARY KEY", "key_id,level,score,member");
+    let ordered = [
+        (&sql::KEYS, "keys", span("INDEX sqlite_autoindex__quorate_keys_1", "space,key")),
+        (&sql::ELEMENTS, "keys_elements", span("PRIMARY KEY", "key_id,field")),
+        (&sql::EXPIRIES, "keys_elements", expiry(">")),
+        (&sql::MEMBERS, "keys_members", span(place, "key_id,score,member")),
+        (&sql::BLOCKS, "keys_blocks", blocks.clone()),
+        (&sql::ITEMS, "keys_items", span("PRIMARY KEY", "key_id,position")),
+    ];
+    let both = |(query, table, by): (&sql::Ordered, _, String)| {
+        [Order::Up, Order::Down].map(|order| (query.of(order), table, by.clone()))
+    };
+    let others = [
+        (sql::FIND_KEY, "keys", name),
+        (sql::KEY, "keys", ROWID),
+        (sql::UPDATE_KEY, "keys", ROWID),
+        (sql::RENAME_KEY, "keys", ROWID),
+        (sql::REMOVE_KEY, "keys", ROWID),
+        (sql::ELEMENT, "keys_elements", "PRIMARY KEY (key_id=? AND field=?)"),
+        (sql::REMOVE_ELEMENT, "keys_elements", "PRIMARY KEY (key_id=? AND field=?)"),
+        (sql::COUNT_EXPIRED, "keys_elements", &expiry("<")),
+        (sql::SCORE, "keys_members", "PRIMARY KEY (key_id=? AND member=?)"),
+        (sql::REMOVE_MEMBER, "keys_members", "PRIMARY KEY (key_id=? AND member=?)"),
+        (sql::COUNT_MEMBERS, "keys_members", &span(place, "key_id,score,member")),
+        (sql::SUM_BLOCKS, "keys_blocks", &blocks),
+        (sql::REMOVE_BLOCK, "keys_blocks", block),
+        (sql::ITEM, "keys_items", "PRIMARY KEY (key_id=? AND position=?)"),
+        (sql::REMOVE_ITEM, "keys_items", "PRIMARY KEY (key_id=? AND position=?)"),
+        (sql::REMOVE_DUE, "keys_due", "PRIMARY KEY (due=? AND id=?)"),
+        (sql::REMOVE_TRASH, "keys_trash", ROWID),
+    ];
+    let others = others.into_iter().map(|(sql, table, by)| (sql, table, by.to_owned()));
+    for (sql, table, by) in ordered.into_iter().flat_map(both).chain(others) {
+        assert_eq!(plan(&conn, sql), format!("SEARCH _quorate_{table} USING {by}"), "{sql}");
+    }
+}
+
+#[test]
+fn the_first_row_is_read_in_the_order_of_the_table() {
+    let conn = Files::new().connect();
+    assert_eq!(plan(&conn, sql::FIRST_DUE), "SCAN _quorate_keys_due");
+    assert_eq!(plan(&conn, sql::FIRST_TRASH), "SCAN _quorate_keys_trash");
+}
+
+#[test]
+fn rows_are_cleared_by_a_range() {
+    let conn = Files::new().connect();
+    for (part, table, column) in [
+        (Part::Elements, "elements", "field"),
+        (Part::Members, "members", "member"),
+        (Part::Items, "items", "position"),
+    ] {
+        let plan = plan(&conn, sql::clear(part));
+        let range = format!("SEARCH _quorate_keys_{table} USING PRIMARY KEY (key_id=? AND {column}<?); ");
+        let inner = format!("SEARCH _quorate_keys_{table} USING PRIMARY KEY (key_id=?)");
+        assert!(plan.starts_with(&range) && plan.contains(&inner) && !plan.contains("TEMP"), "{plan}");
+    }
+    let plan = plan(&conn, sql::clear(Part::Blocks));
+    assert!(!plan.contains("SCAN") && !plan.contains("TEMP"), "{plan}");
+}
