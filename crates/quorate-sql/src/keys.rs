@@ -1,4 +1,4 @@
-//! The store of keys in SQLite: the tables on which the logic of `quorate-keys` runs.
+//! The tables of keys in SQLite, on which the logic of `quorate-keys` runs.
 //!
 //! [`KeyTables`] implements [`Tables`] on a connection, the writer's or a reader's. The tables and the views on them
 //! are in [`schema`], the statements in [`statements`].
@@ -17,8 +17,9 @@ use std::ops::ControlFlow;
 
 use bytes::Bytes;
 use quorate_keys::{Element, Id, KeyRow, KeysError, Kind, Order, Part, Place, Score, Space, Span, Tables, Visit};
-use quorate_model::StoreFault;
+use quorate_model::{StoreFault, Topic};
 use rusqlite::{Params, Row, params};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::ffi::database::Database;
 use crate::usage::{self, NoMemory};
@@ -26,7 +27,7 @@ use crate::usage::{self, NoMemory};
 pub(crate) mod schema;
 mod statements;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use statements as sql;
 
@@ -61,14 +62,26 @@ impl From<NoMemory> for Ended {
 
 type Done<T> = Result<T, Ended>;
 
+/// The topic of a key, which is touched when the key changes.
+pub fn topic(space: Space, key: &[u8]) -> Topic {
+    Topic(xxh3_64_with_seed(key, space.into()))
+}
+
 /// The tables of keys in the database of a connection.
 pub(crate) struct KeyTables<'a, N> {
     database: &'a mut Database<N>,
+    /// The earliest time at which something is to be swept that was added here.
+    earliest_due: u64,
 }
 
 impl<'a, N> KeyTables<'a, N> {
     pub(crate) fn of(database: &'a mut Database<N>) -> Self {
-        Self { database }
+        Self { database, earliest_due: u64::MAX }
+    }
+
+    /// Returns the earliest time at which something is to be swept that was added here; `u64::MAX` if nothing was.
+    pub(crate) fn earliest_due(&self) -> u64 {
+        self.earliest_due
     }
 
     fn change(&mut self, sql: &'static str, params: impl Params) -> Done<()> {
@@ -254,6 +267,7 @@ impl<N> Tables for KeyTables<'_, N> {
     }
 
     fn add_due(&mut self, due: u64, id: Id) -> Done<()> {
+        self.earliest_due = self.earliest_due.min(due);
         self.change(sql::ADD_DUE, params![due.cast_signed(), id.cast_signed()])
     }
 
@@ -266,6 +280,7 @@ impl<N> Tables for KeyTables<'_, N> {
     }
 
     fn add_trash(&mut self, id: Id, kind: Kind) -> Done<()> {
+        self.earliest_due = 0;
         self.change(sql::ADD_TRASH, params![id.cast_signed(), number_of(kind)])
     }
 

@@ -37,8 +37,7 @@ pub mod generation;
 #[cfg(test)]
 mod hostile;
 pub mod image;
-#[cfg_attr(not(test), expect(dead_code, reason = "no command runs on the tables yet"))]
-mod keys;
+pub mod keys;
 pub mod metrics;
 pub mod options;
 mod stack;

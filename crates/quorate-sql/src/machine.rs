@@ -1,9 +1,9 @@
-//! The state machine of the SQL store, as apply sees it: the write connection, and what keeps it deterministic.
+//! The state machine of the stores in SQLite, as apply sees it: the write connection, and what keeps it deterministic.
 //!
 //! The parts of a [`Machine`](quorate_apply::Machine): transactions and scopes ([`engine`]), the tables of apply's
-//! records ([`records`]), and the commands of the SQL store ([`stores`]). An entry runs in a SAVEPOINT.
-//! A plain statement that undoes itself needs none. Some failures end the whole transaction (`ON CONFLICT ROLLBACK`, an
-//! exceeded budget, and so on).
+//! records ([`records`]), and the commands of the stores ([`stores`]): those of SQL ([`statement`], [`bulk`]) and those
+//! of keys ([`keys`]). An entry runs in a SAVEPOINT. A plain statement that undoes itself needs none, nor does a command
+//! of keys. Some failures end the whole transaction (`ON CONFLICT ROLLBACK`, an exceeded budget, and so on).
 //!
 //! # Invariants
 //!
@@ -28,12 +28,14 @@ use crate::{classify, stack};
 
 mod bulk;
 mod engine;
+mod keys;
 mod read_check;
 mod schema;
 mod statement;
 mod stores;
 
 use engine::Scopes;
+use keys::KeysState;
 
 /// The write connection with its prepared statements. Each user's statement is kept with its [`Note`].
 pub(crate) type Db = Database<Note>;
@@ -61,6 +63,9 @@ pub struct SqlMachine {
     scopes: Scopes,
     /// The effects that rollbacks have undone. The caches must be refreshed before the next statement.
     undone_effects: Effects,
+    /// The index of the entry that runs; 0 in a dry run.
+    index: u64,
+    keys: KeysState,
     /// The program's functions and collations. Those that an entry has enabled are registered on the connection.
     extensions: Extensions,
     /// Logs entries that take long.
@@ -101,6 +106,8 @@ impl SqlMachine {
             schema: Schema::default(),
             scopes: Scopes::default(),
             undone_effects: Effects::default(),
+            index: 0,
+            keys: KeysState::default(),
             extensions: extensions.clone(),
             slow: SlowLog::default(),
             begun: None,

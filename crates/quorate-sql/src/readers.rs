@@ -19,6 +19,7 @@ use std::time::Duration;
 use arc_swap::{ArcSwap, Guard};
 use quorate_env::signal::Signal;
 use quorate_env::{Env, Instant, lock, timeout_at};
+use quorate_model::keys::{KeysReply, SpaceCommand};
 use quorate_model::{Statement, StoreFault};
 
 mod error;
@@ -51,7 +52,7 @@ use guard::Allowance;
 use held::Held;
 use limits::{Age, CancelOnDrop};
 use pool::{Lease, Pool, block_until};
-use reader::StreamQuery;
+use reader::{Reader, StreamQuery};
 use stream::Transaction;
 
 /// Reads a store. Cheap to clone; all clones share their connections.
@@ -111,15 +112,14 @@ impl Readers {
     /// Runs a query on the calling thread. Returns `None` if no reader is free, or if the query takes longer than about
     /// a millisecond; the caller then calls [`Readers::query_blocking`].
     pub fn try_query_inline(&self, statement: &Statement, limits: &ReadLimits) -> Option<Result<Rows, ReadError>> {
-        let pool = self.current();
-        let mut lease = pool.try_lease()?;
-        let allowance = Allowance { inline: true, ..self.allowance(limits) };
-        lease.reader().and_then(|reader| reader.query(statement, None, limits, allowance)).transpose()
+        self.try_inline(limits, |reader, allowance| reader.query(statement, None, limits, allowance))
     }
 
     /// Runs a query on the calling thread within its limits. Waits for a reader if none is free.
     pub fn query_blocking(&self, statement: &Statement, limits: &ReadLimits) -> Result<Rows, ReadError> {
-        run(&mut self.lease_blocking()?, statement, limits, self.allowance(limits))
+        let rows = self.lease_blocking()?.reader()?.query(statement, None, limits, self.allowance(limits))?;
+        // `None` is only returned for a first try.
+        rows.ok_or(ReadError::Busy)
     }
 
     /// Runs a query: on the calling thread if it is short, otherwise on a thread for blocking work.
@@ -132,12 +132,51 @@ impl Readers {
 
     /// Runs a query on a thread for blocking work. Dropping the future ends the query.
     pub async fn query_aside(&self, env: &Env, statement: &Statement, limits: &ReadLimits) -> Result<Rows, ReadError> {
+        let (statement, kept) = (statement.clone(), limits.clone());
+        self.aside(env, limits, move |reader, allowance| reader.query(&statement, None, &kept, allowance)).await
+    }
+
+    /// Runs a command on keys that only reads, at the time `now`: on the calling thread if it is short, otherwise on a
+    /// thread for blocking work. Dropping the future ends it.
+    pub async fn keys(
+        &self,
+        env: &Env,
+        command: &SpaceCommand,
+        now: u64,
+        limits: &ReadLimits,
+    ) -> Result<KeysReply, ReadError> {
+        if let Some(reply) = self.try_inline(limits, |reader, allowance| reader.keys(command, now, allowance)) {
+            return reply;
+        }
+        let command = command.clone();
+        self.aside(env, limits, move |reader, allowance| reader.keys(&command, now, allowance)).await
+    }
+
+    /// Reads on the calling thread, unless no reader is free or it takes long.
+    fn try_inline<T>(
+        &self,
+        limits: &ReadLimits,
+        read: impl FnOnce(&mut Reader, Allowance) -> Result<Option<T>, ReadError>,
+    ) -> Option<Result<T, ReadError>> {
+        let pool = self.current();
+        let mut lease = pool.try_lease()?;
+        let allowance = Allowance { inline: true, ..self.allowance(limits) };
+        lease.reader().and_then(|reader| read(reader, allowance)).transpose()
+    }
+
+    /// Reads on a thread for blocking work.
+    async fn aside<T: Send + 'static>(
+        &self,
+        env: &Env,
+        limits: &ReadLimits,
+        read: impl FnOnce(&mut Reader, Allowance) -> Result<Option<T>, ReadError> + Send + 'static,
+    ) -> Result<T, ReadError> {
         let mut lease = self.lease().await?;
         let gone = CancelOnDrop(Cancel::new());
         let mut allowance = self.allowance(limits);
         allowance.cancel[1] = Some(gone.0.clone());
-        let (statement, limits) = (statement.clone(), limits.clone());
-        let run = move || run(&mut lease, &statement, &limits, allowance);
+        // `None` is only returned for a first try.
+        let run = move || read(lease.reader()?, allowance)?.ok_or(ReadError::Busy);
         env.blocking(run).await.unwrap_or(Err(StoreFault::Closed.into()))
     }
 
@@ -276,9 +315,4 @@ fn hold(begun: Instant, max_age: Duration, lease: Lease) -> Arc<Held> {
     let held = Arc::new(Held::new(Age { begun, max: max_age }, lease));
     pool.hold(Arc::downgrade(&held));
     held
-}
-
-fn run(lease: &mut Lease, statement: &Statement, limits: &ReadLimits, allowance: Allowance) -> Result<Rows, ReadError> {
-    // `None` is only returned for a first try.
-    lease.reader()?.query(statement, None, limits, allowance)?.ok_or(ReadError::Busy)
 }

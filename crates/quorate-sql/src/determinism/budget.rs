@@ -181,6 +181,11 @@ impl Budget {
         self.left.load(Ordering::Relaxed)
     }
 
+    /// Sets the steps that are left after a command that counts its own steps.
+    pub(crate) fn set_left(&self, steps: u64) {
+        self.left.store(steps, Ordering::Relaxed);
+    }
+
     /// Sets the most time that an entry may take from now on, or only the limit of its budget (`None`).
     pub(crate) fn allow(&self, max: Option<Duration>) {
         self.clock().max = max;

@@ -1,6 +1,13 @@
 //! The tables of keys, tested on real files.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "tests"
+)]
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -13,9 +20,10 @@ use super::{Ended, KeyTables};
 use crate::extensions::Extensions;
 use crate::ffi::database::Database;
 use crate::generation::Generations;
-use crate::machine::tests::IDENTITY;
+use crate::machine::tests::{IDENTITY, SECOND};
 use crate::{connection, records};
 
+mod copies;
 mod plans;
 mod rows;
 
@@ -48,6 +56,37 @@ fn failed(ended: Ended) -> KeysError {
         Ended::Failed(error) => error,
         other => panic!("{other:?}"),
     }
+}
+
+/// SET.
+pub(crate) fn set(key: &'static str, value: &'static str, expiry: Expiry) -> KeysCommand {
+    let (key, value, condition, get) = (key.into(), value.into(), Condition::Always, false);
+    KeysCommand::String(StringCommand::Set { key, value, condition, expiry, get })
+}
+
+/// GET.
+pub(crate) fn get(key: &'static str) -> KeysCommand {
+    KeysCommand::String(StringCommand::Get { key: key.into() })
+}
+
+/// One command for each kind of key. A field of the hash expires at a time, and the string a second later.
+pub(crate) fn one_of_each(at: u64) -> Vec<KeysCommand> {
+    let hash = HashCommand::Set {
+        key: "hash".into(),
+        fields: vec![("f".into(), "v".into()), ("g".into(), "w".into())],
+        condition: Condition::Always,
+        expiry: Expiry::At(at),
+    };
+    let members = vec![(1.5, "m".into()), (f64::INFINITY, "n".into())];
+    let options = AddOptions::default();
+    let values = vec!["x".into(), "y".into()];
+    vec![
+        set("string", "value", Expiry::At(at + SECOND)),
+        KeysCommand::Hash(hash),
+        KeysCommand::Set(SetCommand::Add { key: "set".into(), members: vec!["m".into()], expiry: Expiry::Never }),
+        KeysCommand::SortedSet(SortedSetCommand::Add { key: "sorted".into(), members, options, count_changed: false }),
+        KeysCommand::List(ListCommand::Push { key: "list".into(), values, end: End::Left, existing: false }),
+    ]
 }
 
 /// Runs a command at a time with a large budget.

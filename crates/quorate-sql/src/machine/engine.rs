@@ -55,8 +55,11 @@ impl Scopes {
 }
 
 impl SqlMachine {
-    /// Whether a failed statement has left something behind that nothing has undone.
+    /// Whether a failed command has left something behind that nothing has undone.
     fn left_something(&self, failure: &Failure) -> bool {
+        if !self.scopes.innermost.writes {
+            return self.keys.failed_late;
+        }
         !leaves_nothing(failure) || self.determinism.counters().counted(self.db.connection())
     }
 }
@@ -81,6 +84,7 @@ impl Engine for SqlMachine {
             drop(self.own(ROLLBACK));
         }
         self.undone_effects.add(self.scopes.end());
+        self.keys.rolled_back();
     }
 
     fn is_open(&self) -> bool {
@@ -106,6 +110,7 @@ impl Engine for SqlMachine {
         }
         self.own(ROLLBACK_TO)?;
         self.own(RELEASE)?;
+        self.keys.rolled_back();
         // After a schema change, every ROLLBACK TO in the transaction makes SQLite discard its loaded schema, so the
         // effects stay.
         let mut undone = self.scopes.innermost;

@@ -2,6 +2,7 @@
 
 use quorate_apply::{CommandContext, Engine, Scope, Stores, Trouble, no_store};
 use quorate_env::mutant::Mutant;
+use quorate_model::keys::SpaceCommand;
 use quorate_model::{
     ALONE, Command, CommandResult, Failure, FailureKind, Mode, Outcome, Proposal, ReadCheck, Reply, SqlCommand,
     SqlReply, Stamp, StoreFault, Topic,
@@ -21,7 +22,8 @@ const FLUSH: &str = "SAVEPOINT written";
 const RESET_CHANGES: &str = "DELETE FROM _quorate_applied WHERE 0";
 
 impl Stores for SqlMachine {
-    /// A plain statement undoes itself. A savepoint would cost as much as the statement.
+    /// A plain statement undoes itself, and a command of keys that fails has written nothing. A savepoint would cost as
+    /// much as the statement.
     fn scope_of(&mut self, proposal: &Proposal) -> Scope {
         let Proposal { mode: Mode::Atomic, dry_run: None, commands, read_checks, .. } = proposal else {
             return Scope::Undoable;
@@ -32,6 +34,7 @@ impl Stores for SqlMachine {
             {
                 Scope::Bare
             }
+            ([Command::Keys(_)], []) => Scope::Bare,
             _ => Scope::Undoable,
         }
     }
@@ -55,6 +58,7 @@ impl Stores for SqlMachine {
         if !self.scopes.is_bare() {
             self.own(RESET_CHANGES)?;
         }
+        self.index = entry.unwrap_or_default();
         self.determinism.begin(self.db.connection(), entry, seed, budget);
         Ok(())
     }
@@ -87,7 +91,8 @@ impl Stores for SqlMachine {
     fn run(&mut self, command: &Command, context: CommandContext<'_>) -> Result<CommandResult, Trouble> {
         match command {
             Command::Sql(command) => self.sql(command, context).map(CommandResult::Sql),
-            Command::Control(_) | Command::Keys(_) | Command::Items(_) => Err(no_store()),
+            Command::Keys(command) => self.keys(command, context.earlier.len()).map(CommandResult::Keys),
+            Command::Control(_) | Command::Items(_) => Err(no_store()),
         }
     }
 
@@ -123,21 +128,26 @@ impl Stores for SqlMachine {
     }
 
     /// Nothing in the SQL store has a time.
-    fn sweep(&mut self, _: u64, _: usize) -> Result<(), StoreFault> {
-        Ok(())
+    fn sweep(&mut self, now: u64, max: usize) -> Result<(), StoreFault> {
+        self.sweep_keys(now, max)
     }
 
     fn next_due(&mut self) -> Result<Option<u64>, StoreFault> {
-        Ok(None)
+        self.keys_due()
     }
 
     fn take_touched(&mut self) -> Vec<Topic> {
-        Vec::new()
+        std::mem::take(&mut self.keys.touched)
     }
 
     fn only_reads(&mut self, command: &Command) -> bool {
-        let Command::Sql(SqlCommand::Statement(statement)) = command else { return false };
-        self.db.get(&statement.sql).is_some_and(|prepared| prepared.statement().readonly())
+        match command {
+            Command::Sql(SqlCommand::Statement(statement)) => {
+                self.db.get(&statement.sql).is_some_and(|prepared| prepared.statement().readonly())
+            }
+            Command::Keys(SpaceCommand { command, .. }) => command.only_reads(),
+            Command::Sql(_) | Command::Control(_) | Command::Items(_) => false,
+        }
     }
 }
 

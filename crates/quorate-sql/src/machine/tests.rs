@@ -24,6 +24,7 @@ mod dry_run;
 pub(crate) mod equal;
 mod faults;
 mod hostile;
+mod keys;
 mod names;
 mod pipeline;
 mod poison;

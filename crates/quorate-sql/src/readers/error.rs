@@ -8,6 +8,7 @@ use rusqlite::ffi;
 
 use crate::classify::{Context, classify};
 use crate::error::OpenError;
+use crate::keys::Ended;
 
 /// Why a read returned nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -79,6 +80,16 @@ impl From<OpenError> for ReadError {
             other if is_damage => StoreFault::Damaged(other.to_string()),
             other => StoreFault::Io(other.to_string()),
         })
+    }
+}
+
+impl From<Ended> for ReadError {
+    fn from(ended: Ended) -> Self {
+        match ended {
+            Ended::Failed(error) => Self::Failed(error.into()),
+            Ended::Sqlite(error) => error.into(),
+            Ended::Fault(fault) => Self::Fault(fault),
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 
 use bytes::Bytes;
 use quorate_apply::AppliedRow;
+use quorate_model::keys::KEYS_LEVEL;
 use quorate_model::limits::BASE_LEVEL;
 use quorate_model::users::USERS_LEVEL;
 use quorate_model::{ARCHIVER_LEVEL, Applied, Archiver, Epoch, GroupId, LogId, NodeId, StoreFault, StoreIdentity};
@@ -36,11 +37,12 @@ const WITH_ARCHIVER: u32 = 7;
 /// Returns the lowest level of the layout that holds a row.
 fn layout_of(row: &AppliedRow) -> u32 {
     match row.applied.level {
+        KEYS_LEVEL.. => STORE_LEVEL,
         _ if row.archiver.is_some() => WITH_ARCHIVER,
         BASE_LEVEL if row.applied.due.is_none() => WITH_FORMAT_LEVEL - 1,
         ..USERS_LEVEL => WITH_FORMAT_LEVEL,
         USERS_LEVEL..ARCHIVER_LEVEL => WITH_USERS,
-        _ => WITH_ARCHIVER,
+        ARCHIVER_LEVEL.. => WITH_ARCHIVER,
     }
 }
 

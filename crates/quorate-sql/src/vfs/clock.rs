@@ -32,6 +32,11 @@ pub(crate) fn is_stamped() -> bool {
     STAMP.get().is_some()
 }
 
+/// Returns the stamp that is this thread's clock; 0 if none is.
+pub(crate) fn stamp() -> u64 {
+    STAMP.get().unwrap_or_default()
+}
+
 /// Returns the time as a Julian day in milliseconds, or `None` if the base VFS supplies it.
 pub(crate) fn julian_millis() -> Option<i64> {
     let nanos = STAMP.get().or_else(|| Env::current().map(|env| env.unix_nanos()))?;

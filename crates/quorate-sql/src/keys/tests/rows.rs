@@ -7,38 +7,9 @@ use quorate_keys::suite::BUDGET;
 use quorate_keys::*;
 use quorate_model::StoreFault;
 
-use super::{Files, run_at};
+use super::{Files, get, one_of_each, run_at, set};
 use crate::ffi::database::Database;
 use crate::keys::{Ended, KeyTables};
-
-fn set(key: &'static str, value: &'static str, expiry: Expiry) -> KeysCommand {
-    let (key, value, condition, get) = (key.into(), value.into(), Condition::Always, false);
-    KeysCommand::String(StringCommand::Set { key, value, condition, expiry, get })
-}
-
-fn get(key: &'static str) -> KeysCommand {
-    KeysCommand::String(StringCommand::Get { key: key.into() })
-}
-
-/// One command of each kind of key.
-fn one_of_each() -> Vec<KeysCommand> {
-    let hash = HashCommand::Set {
-        key: "hash".into(),
-        fields: vec![("f".into(), "v".into())],
-        condition: Condition::Always,
-        expiry: Expiry::At(1_000),
-    };
-    let members = vec![(1.5, "m".into()), (f64::INFINITY, "n".into())];
-    let options = AddOptions::default();
-    let values = vec!["x".into(), "y".into()];
-    vec![
-        set("string", "value", Expiry::At(2_000)),
-        KeysCommand::Hash(hash),
-        KeysCommand::Set(SetCommand::Add { key: "set".into(), members: vec!["m".into()], expiry: Expiry::Never }),
-        KeysCommand::SortedSet(SortedSetCommand::Add { key: "sorted".into(), members, options, count_changed: false }),
-        KeysCommand::List(ListCommand::Push { key: "list".into(), values, end: End::Left, existing: false }),
-    ]
-}
 
 fn all_keys(database: &mut Database<()>) -> Vec<(Bytes, KeyRow)> {
     let mut all = Vec::new();
@@ -54,7 +25,7 @@ fn all_keys(database: &mut Database<()>) -> Vec<(Bytes, KeyRow)> {
 fn what_was_committed_is_there_after_a_crash_and_nothing_else() {
     let files = Files::new();
     let mut database = files.open();
-    for (now, command) in (1..).zip(one_of_each()) {
+    for (now, command) in (1..).zip(one_of_each(1_000)) {
         run_at(&mut database, now, command).unwrap();
     }
     let before = all_keys(&mut database);

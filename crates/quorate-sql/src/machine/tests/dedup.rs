@@ -2,6 +2,7 @@
 
 use quorate_apply::session::{SESSION_IDLE_NANOS, SESSIONS_MAX};
 use quorate_model::ARCHIVER_LEVEL;
+use quorate_model::keys::KEYS_LEVEL;
 use quorate_model::limits::{KEPT_OUTCOME_BYTES_MAX, SESSION_WINDOW};
 use quorate_model::users::USERS_LEVEL;
 
@@ -113,7 +114,9 @@ fn sessions_of_the_first_layout_are_upgraded() {
 /// process may end.
 #[test]
 fn a_database_of_layout_4_is_upgraded_from_any_state() {
-    const DROPS: [&str; 7] = [
+    const DROPS: [&str; 9] = [
+        "DROP VIEW quorate_sorted_sets; DROP VIEW quorate_keys",
+        "DROP TABLE _quorate_keys_elements; DROP TABLE _quorate_keys",
         "ALTER TABLE _quorate_applied DROP COLUMN archiver_token",
         "ALTER TABLE _quorate_applied DROP COLUMN archiver_node",
         "DROP TABLE _quorate_users",
@@ -140,7 +143,7 @@ fn the_layout_stays_old_until_the_format_level_rises() {
     let layout =
         |node: &Node| node.conn().query_row("SELECT level FROM _quorate_applied", [], |row| row.get::<_, u32>(0));
     assert_eq!(layout(&node), Ok(4));
-    for (level, of_layout) in [(2, 5), (USERS_LEVEL, 6), (ARCHIVER_LEVEL, 7)] {
+    for (level, of_layout) in [(2, 5), (USERS_LEVEL, 6), (ARCHIVER_LEVEL, 7), (KEYS_LEVEL, 8)] {
         node.propose(&Proposal::new(None, vec![ControlCommand::Raise(level).into()])).unwrap();
         assert_eq!((layout(&node), node.applier().applied().level), (Ok(of_layout), level));
         node.restart();

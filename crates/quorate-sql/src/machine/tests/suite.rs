@@ -7,7 +7,7 @@ use quorate_apply::suite::{self, Act, Fixture};
 use super::*;
 use crate::machine::SqlMachine;
 
-struct InFile {
+pub(super) struct InFile {
     generations: Generations,
     _dir: tempfile::TempDir,
 }

@@ -1,0 +1,149 @@
+//! Keys in everything that a store makes of its database, and reads of them.
+
+use std::sync::Arc;
+
+use quorate_env::{Env, Instant};
+use quorate_model::keys::SpaceCommand;
+use quorate_model::{
+    Applied, Command, ControlCommand, Entry, Failure, FailureKind, LogId, NodeId, Payload, Proposal, SqlCommand, Stamp,
+    StateMachine, codec,
+};
+
+use super::*;
+use crate::backup::{BackupFile, Take, restore};
+use crate::logical_hash;
+use crate::readers::{ReadError, ReadLimits};
+use crate::store::tests::{Home, PATIENCE, apply, home, open, options};
+use crate::store::{SqlStore, Verification};
+
+/// When the field of the hash expires, and a second later the string.
+const EXPIRY: u64 = 1_700_000_000 * SECOND;
+
+fn entry(index: u64, command: impl Into<Command>) -> Entry {
+    let bytes = codec::encode_proposal(&Proposal::new(None, vec![command.into()])).unwrap();
+    let log_id = LogId { term: 1, node: NodeId(1), index };
+    Entry { log_id, payload: Payload::Proposal(Stamp { now: index, seed: index }, bytes) }
+}
+
+fn in_space(command: KeysCommand) -> SpaceCommand {
+    SpaceCommand { space: 0, command }
+}
+
+/// A store with one key of each kind and many more, some of them only in the `-wal`.
+fn with_keys() -> (Home, SqlStore) {
+    let home = home();
+    let store = open(&home.dir, options());
+    let many = (0..2_000).map(|number| KeysCommand::String(StringCommand::Append {
+        key: format!("key {number}").into(),
+        value: vec![7; 500].into(),
+    }));
+    let commands = one_of_each(EXPIRY).into_iter().chain(many);
+    let entries = (1..).zip(commands).map(|(index, command)| entry(index, in_space(command))).collect();
+    assert!(apply(&store, entries).unwrap().into_iter().flatten().all(|outcome| outcome.is_ok()));
+    (home, store)
+}
+
+fn hash(store: &SqlStore) -> u128 {
+    hash_of(&connection::open_reader(&store.generation(), 1 << 20).unwrap())
+}
+
+fn hash_of(conn: &Connection) -> u128 {
+    assert_eq!(conn.query_row("SELECT count(*) FROM _quorate_keys", [], |row| row.get(0)), Ok(2_005));
+    logical_hash::user(conn).unwrap()
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(future)
+}
+
+fn read(store: &SqlStore, command: KeysCommand, now: u64) -> Result<KeysReply, ReadError> {
+    block_on(store.readers().keys(&Env::real(), &in_space(command), now, &ReadLimits::default()))
+}
+
+#[test]
+fn an_image_has_the_keys_and_goes_on_with_them() {
+    let (_home, store) = with_keys();
+    let other_home = home();
+    let other = open(&other_home.dir, options());
+    let (mut source, mut sink) = (store.send_image().unwrap(), other.receive_image().unwrap());
+    while let Some(piece) = source.next().unwrap() {
+        sink.write(piece).unwrap();
+    }
+    drop(source);
+    sink.finish().unwrap().install().unwrap();
+    assert_eq!(hash(&other), hash(&store));
+    let next = entry(2_006, in_space(set("list", "replaces it", Expiry::Never)));
+    for store in [&store, &other] {
+        apply(store, vec![next.clone()]).unwrap();
+    }
+    assert_eq!(hash(&other), hash(&store));
+}
+
+#[test]
+fn a_backup_has_the_keys_for_any_program_and_for_a_restore() {
+    let (_home, store) = with_keys();
+    let (disk, dir) = (Arc::clone(Env::real().disk()), tempfile::tempdir().unwrap());
+    let file = dir.path().join("a.db");
+    let mut backup = BackupFile::create(&disk, &file, false).unwrap();
+    let mut source = store.send_image().unwrap();
+    std::iter::from_fn(|| source.next().unwrap()).for_each(|piece| backup.write(&piece).unwrap());
+    let backup = backup.finish().unwrap();
+    let plain = Connection::open_with_flags(&file, rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+    let keys = "SELECT group_concat(CAST(key AS TEXT) ORDER BY key) FROM quorate_keys WHERE type <> 'string'";
+    assert_eq!(plain.query_row(keys, [], |row| row.get(0)), Ok("list,set,sorted".to_owned()), "the hash has expired");
+    drop(plain);
+    let applied = Applied { log_id: backup.applied.log_id, ..Applied::default() };
+    restore(&disk, dir.path(), (&file, Take::Copy), options().identity, &applied).unwrap();
+    assert_eq!(hash(&open(dir.path(), options())), hash(&store));
+}
+
+#[test]
+fn a_capture_has_the_keys() {
+    let (_home, store) = with_keys();
+    let mut capture = store.capture().unwrap();
+    let boundary = capture.boundary().unwrap();
+    let mut page = vec![0; usize::try_from(boundary.page_size()).unwrap()];
+    let mut pages = Vec::new();
+    for number in boundary.numbers() {
+        boundary.read(number, &mut page).unwrap();
+        pages.extend_from_slice(&page);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("copy.db");
+    std::fs::write(&file, pages).unwrap();
+    assert_eq!(hash_of(&Connection::open(&file).unwrap()), hash(&store));
+}
+
+#[test]
+fn a_vacuum_keeps_the_keys() {
+    let (_home, store) = with_keys();
+    let before = hash(&store);
+    let outcomes = apply(&store, vec![entry(2_006, SqlCommand::Vacuum)]).unwrap();
+    assert!(outcomes[0].as_ref().unwrap().is_ok());
+    assert_eq!(hash(&store), before);
+}
+
+#[test]
+fn a_verification_compares_the_keys() {
+    let (_home, store) = with_keys();
+    apply(&store, vec![entry(2_006, ControlCommand::Verify)]).unwrap();
+    let verified = block_on(store.verification(2_006, Instant::now() + PATIENCE));
+    let Some(Verification::Done(hashes)) = verified else { panic!("{verified:?}") };
+    let reader = connection::open_reader(&store.generation(), 1 << 20).unwrap();
+    assert_eq!(*hashes, logical_hash::by_table(&reader).unwrap().into_iter().collect());
+    let tables = ["", "_due", "_elements", "_ids", "_items", "_members"].map(|name| format!("_quorate_keys{name}"));
+    assert!(tables.iter().eq(hashes.keys().filter(|name| name.starts_with("_quorate_keys"))), "{hashes:?}");
+}
+
+#[test]
+fn readers_answer_commands_that_only_read_at_a_time() {
+    let (_home, store) = with_keys();
+    assert_eq!(read(&store, get("string"), EXPIRY), Ok(KeysReply::Value("value".into())));
+    assert_eq!(read(&store, get("string"), EXPIRY + SECOND), Ok(KeysReply::Missing));
+    let count = KeysCommand::Key(KeyCommand::Count { key: "hash".into(), kind: Kind::Hash });
+    assert_eq!(read(&store, count.clone(), EXPIRY - 1), Ok(KeysReply::Count(2)));
+    assert_eq!(read(&store, count, EXPIRY), Ok(KeysReply::Count(0)));
+    let wrong = read(&store, get("list"), 1).unwrap_err();
+    assert!(matches!(wrong, ReadError::Failed(Failure { kind: FailureKind::WrongType, .. })), "{wrong}");
+    assert_eq!(read(&store, set("list", "x", Expiry::Never), 1), Err(ReadError::Writes));
+}

@@ -1,0 +1,102 @@
+//! The commands of the store of keys.
+//!
+//! # Invariants
+//!
+//! - A command that fails has written nothing, so one that is alone in its entry needs no savepoint. What it has written
+//!   before trouble of the node is undone with the transaction.
+//! - Its statements are not the user's: they leave `last_insert_rowid()` as it is, and take no steps but those that the
+//!   logic charges.
+
+use bytes::Bytes;
+use quorate_apply::Trouble;
+use quorate_keys::{Context, Keys, Version, next_due, sweep};
+use quorate_model::keys::{KeysReply, Space, SpaceCommand};
+use quorate_model::{StoreFault, Topic};
+
+use super::SqlMachine;
+use crate::classify;
+use crate::ffi::hooks;
+use crate::keys::{Ended, KeyTables, topic};
+use crate::vfs::clock;
+
+/// What the machine knows of the store of keys between two commands.
+#[derive(Debug, Default)]
+pub(super) struct KeysState {
+    /// The topics of keys that commands and sweeps have changed.
+    pub(super) touched: Vec<Topic>,
+    /// Nothing is to be swept before this time.
+    quiet_until: u64,
+    /// Whether the last command that failed had written something.
+    pub(super) failed_late: bool,
+}
+
+impl KeysState {
+    /// Must be called after a rollback: it may have brought back what was swept.
+    pub(super) fn rolled_back(&mut self) {
+        self.quiet_until = 0;
+    }
+
+    fn touch(&mut self, keys: Vec<(Space, Bytes)>) {
+        self.touched.extend(keys.iter().map(|(space, key)| topic(*space, key)));
+    }
+}
+
+impl From<Ended> for Trouble {
+    fn from(ended: Ended) -> Self {
+        match ended {
+            Ended::Failed(error) => Self::Failure(error.into()),
+            Ended::Sqlite(error) => Self::Fault(classify::own(&error)),
+            Ended::Fault(fault) => Self::Fault(fault),
+        }
+    }
+}
+
+impl SqlMachine {
+    /// Runs a command, which is the one with this number in its entry.
+    pub(super) fn keys(&mut self, command: &SpaceCommand, number: usize) -> Result<KeysReply, Trouble> {
+        let version = Version::new(self.index, u16::try_from(number).unwrap_or(u16::MAX));
+        let mut context = Context::new(clock::stamp(), version, self.determinism.budget.left());
+        let conn = self.db.connection();
+        let (last_rowid, changes) = (conn.last_insert_rowid(), conn.total_changes());
+        let mut tables = KeyTables::of(&mut self.db);
+        let done = Keys::new(&mut tables, &mut context, command.space).run(&command.command);
+        self.keys.quiet_until = self.keys.quiet_until.min(tables.earliest_due());
+        let conn = self.db.connection();
+        hooks::set_last_insert_rowid(conn, last_rowid);
+        self.keys.failed_late = done.is_err() && conn.total_changes() != changes;
+        self.determinism.budget.set_left(context.budget_left());
+        self.keys.touch(context.take_touched());
+        Ok(done?)
+    }
+
+    /// Sweeps at most `max` rows of keys.
+    pub(super) fn sweep_keys(&mut self, now: u64, max: usize) -> Result<(), StoreFault> {
+        if self.keys.quiet_until > now {
+            return Ok(());
+        }
+        let mut context = Context::new(now, Version::default(), 0);
+        let mut tables = KeyTables::of(&mut self.db);
+        let swept = sweep(&mut tables, &mut context, max).and_then(|_| next_due(&mut tables));
+        self.keys.quiet_until = swept.map_err(fault)?.unwrap_or(u64::MAX);
+        self.keys.touch(context.take_touched());
+        Ok(())
+    }
+
+    /// Returns when keys are to be swept.
+    pub(super) fn keys_due(&mut self) -> Result<Option<u64>, StoreFault> {
+        if self.keys.quiet_until == u64::MAX {
+            return Ok(None);
+        }
+        let due = next_due(&mut KeyTables::of(&mut self.db)).map_err(fault)?;
+        self.keys.quiet_until = due.unwrap_or(u64::MAX);
+        Ok(due)
+    }
+}
+
+/// Returns the fault of what no command has caused.
+fn fault(ended: Ended) -> StoreFault {
+    match ended.into() {
+        Trouble::Fault(fault) => fault,
+        Trouble::Failure(failure) => StoreFault::Damaged(format!("keys can't be swept: {failure}")),
+    }
+}
