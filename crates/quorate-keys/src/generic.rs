@@ -111,6 +111,7 @@ impl<T: Tables> Keys<'_, T> {
             self.context.touch(open.space, key);
             self.free(to_space, to)?;
             self.tables.rename_key(open.id(), to_space, to)?;
+            self.vacant = None;
             (open.space, open.key) = (to_space, to.clone());
         }
         self.save(open)?;

@@ -24,6 +24,8 @@ pub struct Keys<'a, T> {
     pub(crate) tables: &'a mut T,
     pub(crate) context: &'a mut Context,
     pub(crate) space: Space,
+    /// The name under which the last search found no row, not even one that has expired.
+    pub(crate) vacant: Option<(Space, Bytes)>,
 }
 
 /// A key with its row, which may have to be added yet.
@@ -44,7 +46,7 @@ impl Open {
 impl<'a, T: Tables> Keys<'a, T> {
     /// Returns the keys of a space in tables, for a command with a context.
     pub fn new(tables: &'a mut T, context: &'a mut Context, space: Space) -> Self {
-        Self { tables, context, space }
+        Self { tables, context, space, vacant: None }
     }
 
     /// Returns a key of this space that exists.
@@ -54,7 +56,10 @@ impl<'a, T: Tables> Keys<'a, T> {
 
     pub(crate) fn find_in(&mut self, space: Space, key: &Bytes) -> Result<Option<Open>, T::Error> {
         check_bytes("key", key, KEY_BYTES_MAX)?;
-        let Some(row) = self.tables.find_key(space, key)? else { return Ok(None) };
+        let Some(row) = self.tables.find_key(space, key)? else {
+            self.vacant = Some((space, key.clone()));
+            return Ok(None);
+        };
         self.context.charge_bytes(row.value.len())?;
         let open = Open { space, key: key.clone(), row, is_new: false };
         Ok(self.is_alive(&open.row)?.then_some(open))
@@ -126,6 +131,7 @@ impl<'a, T: Tables> Keys<'a, T> {
     pub(crate) fn save(&mut self, mut open: Open) -> Result<(), T::Error> {
         let Open { space, ref key, is_new, .. } = open;
         self.context.touch(space, key);
+        self.vacant = None;
         open.row.version = self.context.version;
         let is_empty = open.row.kind != Kind::String && open.row.count == 0;
         match (is_new, is_empty) {
@@ -137,6 +143,9 @@ impl<'a, T: Tables> Keys<'a, T> {
 
     /// Removes what is under a name, also if it has expired.
     pub(crate) fn free(&mut self, space: Space, key: &Bytes) -> Result<(), T::Error> {
+        if self.vacant.as_ref().is_some_and(|vacant| (vacant.0, &vacant.1) == (space, key)) {
+            return Ok(());
+        }
         self.tables.find_key(space, key)?.map_or(Ok(()), |row| self.remove_row(&row))
     }
 

@@ -6,7 +6,7 @@ use quorate_model::keys::{Condition, Expiry, KeysReply, Kind, StringCommand};
 
 use crate::KeysError;
 use crate::generic::applies;
-use crate::keys::{Keys, check_expiry, check_value};
+use crate::keys::{Keys, Open, check_expiry, check_value};
 use crate::limits::VALUE_BYTES_MAX;
 use crate::number::{decimal_sum, integer};
 use crate::tables::Tables;
@@ -40,15 +40,17 @@ impl<T: Tables> Keys<'_, T> {
             }
             StringCommand::SetRange { key, offset, value } => self.set_range(key, *offset, value),
             StringCommand::Add { key, by } => {
-                let number = self.string(key)?.map_or(Some(0), |old| integer(&old)).ok_or(KeysError::NotInteger)?;
-                let sum = number.checked_add(*by).ok_or(KeysError::Overflow)?;
-                self.put_string(key, sum.to_string().into())?;
+                let found = self.typed(key, Kind::String)?;
+                let number = found.as_ref().map_or(Some(0), |open| integer(&open.row.value));
+                let sum = number.ok_or(KeysError::NotInteger)?.checked_add(*by).ok_or(KeysError::Overflow)?;
+                self.put_string(key, found, sum.to_string().into())?;
                 Ok(KeysReply::Integer(sum))
             }
             StringCommand::AddFloat { key, by } => {
-                let old = self.string(key)?.unwrap_or(Bytes::from_static(b"0"));
+                let found = self.typed(key, Kind::String)?;
+                let old = found.as_ref().map_or(Bytes::from_static(b"0"), |open| open.row.value.clone());
                 let sum = Bytes::from(decimal_sum(&old, by, KeysError::NotFloat)?);
-                self.put_string(key, sum.clone())?;
+                self.put_string(key, found, sum.clone())?;
                 Ok(KeysReply::Value(sum))
             }
         }
@@ -104,7 +106,8 @@ impl<T: Tables> Keys<'_, T> {
 
     /// Writes bytes into a string from an offset on, and returns its length. An empty string is made, too.
     fn write_string(&mut self, key: &Bytes, offset: u64, value: &Bytes) -> Result<KeysReply, T::Error> {
-        let old = self.string(key)?.unwrap_or_default();
+        let found = self.typed(key, Kind::String)?;
+        let old = found.as_ref().map(|open| open.row.value.clone()).unwrap_or_default();
         let end = offset.saturating_add(value.len() as u64);
         let length = end.max(old.len() as u64);
         if length > VALUE_BYTES_MAX as u64 {
@@ -117,13 +120,12 @@ impl<T: Tables> Keys<'_, T> {
                 place.copy_from_slice(part);
             }
         }
-        self.put_string(key, written.freeze())?;
+        self.put_string(key, found, written.freeze())?;
         Ok(KeysReply::Count(length))
     }
 
-    /// Sets a string and leaves its expiry. The key holds a string or is missing.
-    fn put_string(&mut self, key: &Bytes, value: Bytes) -> Result<(), T::Error> {
-        let found = self.typed(key, Kind::String)?;
+    /// Sets a string, which was found or is missing, and leaves its expiry.
+    fn put_string(&mut self, key: &Bytes, found: Option<Open>, value: Bytes) -> Result<(), T::Error> {
         let mut open = self.found_or_new(found, key, Kind::String)?;
         open.row.value = value;
         self.save(open)

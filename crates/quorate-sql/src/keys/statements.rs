@@ -30,8 +30,9 @@ macro_rules! ordered {
     };
 }
 
-pub(super) const NEW_ID: &str = "INSERT INTO _quorate_keys_ids (id, last) VALUES (1, 1)
-    ON CONFLICT (id) DO UPDATE SET last = last + 1 RETURNING last";
+pub(super) const LAST_ID: &str = "SELECT last FROM _quorate_keys_ids WHERE id = 1";
+pub(super) const SET_LAST_ID: &str = "INSERT INTO _quorate_keys_ids (id, last) VALUES (1, ?1)
+    ON CONFLICT (id) DO UPDATE SET last = excluded.last";
 
 pub(super) const FIND_KEY: &str = "SELECT id, kind, version, expires_at, due, count, volatile, head, value
     FROM _quorate_keys WHERE space = ?1 AND key = ?2";

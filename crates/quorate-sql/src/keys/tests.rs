@@ -54,7 +54,8 @@ impl Files {
 fn failed(ended: Ended) -> KeysError {
     match ended {
         Ended::Failed(error) => error,
-        other => panic!("{other:?}"),
+        Ended::Sqlite(error) => panic!("{error}"),
+        Ended::Fault(fault) => panic!("{fault}"),
     }
 }
 

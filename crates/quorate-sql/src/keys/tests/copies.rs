@@ -33,10 +33,9 @@ fn in_space(command: KeysCommand) -> SpaceCommand {
 fn with_keys() -> (Home, SqlStore) {
     let home = home();
     let store = open(&home.dir, options());
-    let many = (0..2_000).map(|number| KeysCommand::String(StringCommand::Append {
-        key: format!("key {number}").into(),
-        value: vec![7; 500].into(),
-    }));
+    let many = (0..2_000).map(|number| {
+        KeysCommand::String(StringCommand::Append { key: format!("key {number}").into(), value: vec![7; 500].into() })
+    });
     let commands = one_of_each(EXPIRY).into_iter().chain(many);
     let entries = (1..).zip(commands).map(|(index, command)| entry(index, in_space(command))).collect();
     assert!(apply(&store, entries).unwrap().into_iter().flatten().all(|outcome| outcome.is_ok()));

@@ -43,6 +43,7 @@ fn rows_are_sought_in_an_index() {
     let others = [
         (sql::FIND_KEY, "keys", name),
         (sql::KEY, "keys", ROWID),
+        (sql::LAST_ID, "keys_ids", ROWID),
         (sql::UPDATE_KEY, "keys", ROWID),
         (sql::RENAME_KEY, "keys", ROWID),
         (sql::REMOVE_KEY, "keys", ROWID),

@@ -115,7 +115,8 @@ fn sessions_of_the_first_layout_are_upgraded() {
 #[test]
 fn a_database_of_layout_4_is_upgraded_from_any_state() {
     const DROPS: [&str; 9] = [
-        "DROP VIEW quorate_sorted_sets; DROP VIEW quorate_keys",
+        "DROP VIEW quorate_keys; DROP VIEW quorate_hashes; DROP VIEW quorate_sets; DROP VIEW quorate_sorted_sets;
+            DROP VIEW quorate_lists",
         "DROP TABLE _quorate_keys_elements; DROP TABLE _quorate_keys",
         "ALTER TABLE _quorate_applied DROP COLUMN archiver_token",
         "ALTER TABLE _quorate_applied DROP COLUMN archiver_node",

@@ -190,4 +190,3 @@ fn keys_leave_the_last_rowid_of_sql_alone() {
     node.propose(&Proposal::new(None, commands)).unwrap();
     assert_eq!(node.value("SELECT max(a) FROM t"), Value::Integer(71));
 }
-

@@ -125,8 +125,7 @@ fn keys_count_as_data_when_nodes_are_compared() {
     assert!(first != empty && same == records);
     node.propose(&alone(set("k", "w", Expiry::Never))).unwrap();
     assert_ne!(node.hashes().0, first);
-    let names: Vec<String> =
-        logical_hash::by_table(node.conn()).unwrap().into_iter().map(|(name, _)| name).collect();
+    let names: Vec<String> = logical_hash::by_table(node.conn()).unwrap().into_iter().map(|(name, _)| name).collect();
     let of_keys: Vec<&String> = names.iter().filter(|name| name.starts_with("_quorate_keys")).collect();
     assert_eq!(of_keys, ["_quorate_keys", "_quorate_keys_ids"]);
 }
