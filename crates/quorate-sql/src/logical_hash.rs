@@ -1,8 +1,8 @@
 //! A hash of a database's logical content, not of its pages: equal on all nodes that have applied the same entries.
 //!
 //! Tables are hashed in the order of their names, rows by rowid or primary key, columns in their order. Shadow tables
-//! of virtual tables are left out, because their content depends on where transactions ended. The store's records have a
-//! separate hash. Its tables of data count as those of users, but without rows they are left out, because nodes of an
+//! of virtual tables are left out, because their content depends on where transactions ended. The store's records have
+//! a separate hash. Its tables of data count as those of users, but without rows they are left out, because nodes of an
 //! older version do not have them yet.
 
 use quorate_apply::Trouble;

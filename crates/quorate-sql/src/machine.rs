@@ -2,8 +2,8 @@
 //!
 //! The parts of a [`Machine`](quorate_apply::Machine): transactions and scopes ([`engine`]), the tables of apply's
 //! records ([`records`]), and the commands of the stores ([`stores`]): those of SQL ([`statement`], [`bulk`]) and those
-//! of keys ([`keys`]). An entry runs in a SAVEPOINT. A plain statement that undoes itself needs none, nor does a command
-//! of keys. Some failures end the whole transaction (`ON CONFLICT ROLLBACK`, an exceeded budget, and so on).
+//! of keys ([`keys`]). An entry runs in a SAVEPOINT. A plain statement that undoes itself needs none, and neither does
+//! a command of keys. Some failures end the whole transaction (`ON CONFLICT ROLLBACK`, an exceeded budget, and so on).
 //!
 //! # Invariants
 //!

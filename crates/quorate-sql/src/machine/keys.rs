@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //!
-//! - A command that fails has written nothing, so one that is alone in its entry needs no savepoint. What it has written
-//!   before trouble of the node is undone with the transaction.
+//! - A command that fails has written nothing, so one that is alone in its entry needs no savepoint. What it has
+//!   written before trouble of the node is undone with the transaction.
 //! - Its statements are not the user's: they leave `last_insert_rowid()` as it is, and take no steps but those that the
 //!   logic charges.
 

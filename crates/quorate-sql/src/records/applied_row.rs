@@ -21,8 +21,8 @@ use crate::classify;
 /// `archiver_token`, and since level 8 there are the tables of keys and the views on them.
 ///
 /// A row says level 4 as long as the columns of level 5 hold their defaults, level 5 until the tables of level 6 may
-/// hold rows, level 6 until there may be an archiver, and level 7 until there may be keys. An older program can then use
-/// the database, so a cluster can be upgraded node by node, and back, until the format level rises.
+/// hold rows, level 6 until there may be an archiver, and level 7 until there may be keys. An older program can then
+/// use the database, so a cluster can be upgraded node by node, and back, until the format level rises.
 pub const STORE_LEVEL: u32 = 8;
 
 /// The level of the layout since which the row has a format level and a due time.
