@@ -158,7 +158,7 @@ impl Work {
     /// Runs statements that write: all of them take effect, or none.
     pub(crate) async fn batch(&mut self, statements: Vec<Bound>) -> Result<Vec<Ran>, Error> {
         self.room()?;
-        let BatchResult { results, position } = self.writer().batch(statements).await?;
+        let BatchResult { results, position, .. } = self.writer().batch(statements).await?;
         self.wrote(position);
         let ran = |result: StatementResult| Ran { position: Some(position), ..result.into() };
         Ok(results.into_iter().map(|result| self.counted(ran(result))).collect())
@@ -204,7 +204,7 @@ impl Work {
     pub(crate) async fn commit(&mut self, open: Transaction) -> Result<(), Error> {
         // An earlier request of the stream may have begun it.
         let open = if self.is_archived { open.with_archived_commit() } else { open };
-        let BatchResult { results, position } = open.commit().await?;
+        let BatchResult { results, position, .. } = open.commit().await?;
         if !results.is_empty() {
             self.wrote(position);
         }

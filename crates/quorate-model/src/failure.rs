@@ -30,7 +30,8 @@ pub enum FailureKind {
     Unsupported = 11,
     /// The statement was applied before, but its result was too large to be kept for a retry.
     OutcomeTooBig = 12,
-    /// Data that the transaction had read, or the version of a key, have changed since; the transaction may succeed if it is run again.
+    /// Data that the transaction had read, or the version of a key, have changed since; it may succeed if it is run
+    /// again.
     Conflict = 13,
     /// Another entry was applied between the statements of an interactive transaction and its end; the transaction may
     /// succeed if it is run again.

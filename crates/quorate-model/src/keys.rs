@@ -129,3 +129,24 @@ pub enum ExpiryCondition {
     /// The new one is earlier (LT).
     Earlier,
 }
+
+/// Makes each kind of command a command.
+macro_rules! kinds {
+    ($($kind:ident($command:ty);)*) => {$(
+        impl From<$command> for KeysCommand {
+            fn from(command: $command) -> Self {
+                Self::$kind(command)
+            }
+        }
+    )*};
+}
+
+kinds! {
+    Key(KeyCommand);
+    String(StringCommand);
+    Element(ElementCommand);
+    Hash(HashCommand);
+    Set(SetCommand);
+    SortedSet(SortedSetCommand);
+    List(ListCommand);
+}

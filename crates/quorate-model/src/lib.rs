@@ -46,7 +46,7 @@ pub use control::{ControlCommand, ControlReply};
 pub use entry::{Entry, Payload};
 pub use failure::{Failure, FailureKind};
 pub use items::{ItemsCommand, ItemsReply};
-pub use keys::{KeysCommand, KeysReply};
+pub use keys::{KeysCommand, KeysReply, SpaceCommand};
 pub use origin::{Origin, SessionId};
 pub use outcome::{Outcome, Reply};
 pub use param::{Column, Param, Returned, Step};

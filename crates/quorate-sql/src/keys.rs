@@ -337,7 +337,7 @@ fn score(row: &Row<'_>, column: usize) -> Done<Score> {
 }
 
 fn kind(row: &Row<'_>, column: usize) -> Done<Kind> {
-    let number = row.get(column)?;
+    let number: i64 = row.get(column)?;
     schema::KINDS
         .iter()
         .find(|(known, _)| *known == number)

@@ -33,7 +33,8 @@
 //! - [`Config`]: the configuration of a node, set in code or read from TOML. [`Node`]: a running node.
 //! - [`Sql`]: [`execute`](Sql::execute), [`query`](Sql::query), atomic [`batch`](Sql::batch), serializable
 //!   [`transact`](Sql::transact), and a [`Snapshot`] for many reads of one state. [`Level`] sets how fresh a read must
-//!   be. A [`Client`] provides the same handles in a process that is not a member.
+//!   be. [`Keys`]: Redis' data types in the same database, alone or in a batch with statements. A [`Client`] provides
+//!   the same handles in a process that is not a member.
 //! - [`backup`](backup()) and [`restore`](restore()): copy a live database to a plain SQLite file, and create a cluster
 //!   from such a file. [`verify`](verify()) checks that all nodes hold the same data.
 //! - [`Admin`]: lists and changes the members of a cluster, and its users. [`users`]: who may log in at doors.
@@ -57,6 +58,7 @@ mod error;
 #[doc(hidden)]
 pub mod fuzzing;
 mod hooks;
+pub mod keys;
 mod level;
 pub mod metrics;
 mod migrations;
@@ -84,6 +86,7 @@ mod verify;
 pub use admin::Admin;
 pub use config::{Ca, ClientTls, Config, SecretSource, TlsConfig};
 pub use error::{ConnectError, Error, StartError};
+pub use keys::Keys;
 pub use level::Level;
 pub use migrations::Migrations;
 pub use node::{Node, Observer};
@@ -122,3 +125,8 @@ struct Readme;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/sql.md")]
 struct Guide;
+
+/// Compiles the examples of the guide to keys.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/keys.md")]
+struct KeysGuide;

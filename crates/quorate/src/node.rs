@@ -27,6 +27,7 @@ use crate::backup::{BackupError, BackupInfo, BackupOptions};
 use crate::config::{Config, SecretSource, over};
 use crate::error::{Error, StartError};
 use crate::hooks::SimHooks;
+use crate::keys::Keys;
 use crate::level::Level;
 use crate::metrics::Metrics;
 use crate::remote::ClientConfig;
@@ -139,6 +140,11 @@ impl Node {
     /// Returns the handle to the database. It reads at [`Level::Local`] unless a call sets another level.
     pub fn sql(&self) -> Sql {
         self.sql.clone()
+    }
+
+    /// Returns the handle to the keys. It reads at [`Level::Local`] unless a call sets another level.
+    pub fn keys(&self) -> Keys {
+        self.sql.keys()
     }
 
     /// Returns the handle for operators, through this node.

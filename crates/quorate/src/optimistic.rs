@@ -130,6 +130,15 @@ impl Optimistic {
         self.0.gathered().add_write(Bulk { sql: sql.into(), rows: pack(rows)? }.into())
     }
 
+    /// Adds a step of any kind, such as a command on keys. [`Committed::replies`] has the reply to it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Optimistic::execute`].
+    pub fn add(&self, step: impl Into<BatchStep>) -> Result<Step, Error> {
+        self.0.gathered().add_write(step.into())
+    }
+
     /// Returns the position of the state that this attempt reads.
     pub fn position(&self) -> Position {
         self.0.position
@@ -198,7 +207,7 @@ impl Gathered {
         let step = step.ok().filter(|_| self.commands.len() < COMMANDS_MAX);
         let text = || format!("a transaction has at most {COMMANDS_MAX} statements that write; split it");
         let step = step.ok_or_else(|| Failure::new(FailureKind::TooBig, text()))?;
-        self.commands.push(command.into());
+        self.commands.push(command);
         Ok(step)
     }
 }
@@ -238,10 +247,11 @@ impl Attempts {
                 Err(error) => return Err(error),
             };
             if gathered.commands.is_empty() {
-                return Ok(Committed { value, results: Vec::new(), position: transaction.position() });
+                let (results, replies) = Default::default();
+                return Ok(Committed { value, results, replies, position: transaction.position() });
             }
-            if let Some(BatchResult { results, position }) = self.commit(gathered).await? {
-                return Ok(Committed { value, results, position });
+            if let Some(BatchResult { results, replies, position }) = self.commit(gathered).await? {
+                return Ok(Committed { value, results, replies, position });
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Parameters of statements, by position or by name.
 
-use quorate_model::{Bulk, Failure, FailureKind, PackedRows, Param, RowPacker, SqlCommand, Statement};
+use quorate_model::{Bulk, Command, Failure, FailureKind, PackedRows, Param, RowPacker, SqlCommand, Statement};
 use quorate_sql::validate::is_vacuum;
 use std::borrow::Cow;
 
@@ -163,21 +163,38 @@ impl<S: Into<Cow<'static, str>>, P: IntoParams> IntoStatement for (S, P) {
     }
 }
 
-/// One step of a batch: a statement, or a [`Bulk`] of one statement with many rows of parameters.
+/// One step of a batch: a statement, a [`Bulk`] of one statement with many rows of parameters, or a command on keys
+/// ([`KeysCall`](crate::keys::KeysCall)).
 #[derive(Clone, Debug, PartialEq)]
-pub struct BatchStep(pub(crate) SqlCommand);
+pub struct BatchStep(pub(crate) Command);
 
 impl<S: IntoStatement> From<S> for BatchStep {
     fn from(statement: S) -> Self {
         let statement = statement.into_statement();
-        Self(if is_vacuum(&statement.sql) { SqlCommand::Vacuum } else { SqlCommand::Statement(statement) })
+        let is_vacuum = is_vacuum(&statement.sql);
+        Self(if is_vacuum { SqlCommand::Vacuum } else { SqlCommand::Statement(statement) }.into())
     }
 }
 
 impl From<Bulk> for BatchStep {
     fn from(bulk: Bulk) -> Self {
-        Self(SqlCommand::Bulk(bulk))
+        Self(SqlCommand::Bulk(bulk).into())
     }
+}
+
+/// Creates an array of steps of different kinds, for [`Sql::batch`](crate::Sql::batch) and
+/// [`Sql::pipeline`](crate::Sql::pipeline).
+///
+/// ```
+/// # fn f(keys: quorate::Keys) {
+/// use quorate::{params, steps};
+///
+/// let steps = steps![("INSERT INTO visits (name) VALUES (?)", params!["ann"]), keys.increment("visits", 1)];
+/// # }
+/// ```
+#[macro_export]
+macro_rules! steps {
+    ($($step:expr),* $(,)?) => { [$($crate::sql::BatchStep::from($step)),*] };
 }
 
 /// Packs rows of parameters, which must be positional.

@@ -13,6 +13,7 @@ use tokio::sync::{oneshot, watch};
 use crate::admin::Admin;
 use crate::config::{ClientTls, ConfigError, DEADLINE_DEFAULT, SecretSource};
 use crate::error::{ConnectError, Error};
+use crate::keys::Keys;
 use crate::level::Level;
 use crate::protocol::{self, users::Shown};
 use crate::runtime::Runtime;
@@ -199,6 +200,11 @@ impl Client {
     /// Returns the handle to the database. It reads at [`Level::Linearizable`] unless a call sets another level.
     pub fn sql(&self) -> Sql {
         self.sql.clone()
+    }
+
+    /// Returns the handle to the keys. It reads at [`Level::Linearizable`] unless a call sets another level.
+    pub fn keys(&self) -> Keys {
+        self.sql.keys()
     }
 
     /// Returns the handle for operators. It connects when it is first used.

@@ -3,6 +3,8 @@
 use quorate_model::{CommandResult, Failure, Position, Reply, SqlReply, StatementResult};
 use quorate_sql::query::Rows;
 
+use crate::keys::Replies;
+
 /// The result of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Executed {
@@ -26,8 +28,10 @@ pub struct Returned {
 /// The result of a batch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BatchResult {
-    /// The results of the statements, in their order.
+    /// The results of the steps, in their order; those of commands on keys are empty.
     pub results: Vec<StatementResult>,
+    /// The replies to the commands on keys.
+    pub replies: Replies,
     /// The position of the batch.
     pub position: Position,
 }
@@ -35,8 +39,10 @@ pub struct BatchResult {
 /// The result of a pipeline.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PipelineResult {
-    /// The result or the failure of each statement, in their order.
+    /// The result or the failure of each step, in their order; the results of commands on keys are empty.
     pub results: Vec<Result<StatementResult, Failure>>,
+    /// The replies to the commands on keys that succeeded.
+    pub replies: Replies,
     /// The position of the pipeline.
     pub position: Position,
 }
@@ -46,8 +52,10 @@ pub struct PipelineResult {
 pub struct Committed<T> {
     /// The value that the closure returned.
     pub value: T,
-    /// The results of the statements that write, in their order.
+    /// The results of the steps that write, in their order; those of commands on keys are empty.
     pub results: Vec<StatementResult>,
+    /// The replies to the commands on keys.
+    pub replies: Replies,
     /// The position of the transaction; for a transaction that only read, the position of the state that it read.
     pub position: Position,
 }
@@ -64,7 +72,8 @@ impl Written {
     }
 }
 
-/// Converts the result of a command to that of a statement. `VACUUM` and similar commands change no row.
+/// Converts the result of a command to that of a statement. `VACUUM` and similar commands, and commands on keys, change
+/// no row.
 pub(crate) fn statement(result: CommandResult) -> StatementResult {
     match result {
         CommandResult::Sql(SqlReply::Statement(result)) => result,
@@ -78,12 +87,13 @@ pub(crate) fn statement(result: CommandResult) -> StatementResult {
 
 impl From<Written> for PipelineResult {
     fn from(written: Written) -> Self {
-        let Written { position, reply } = written;
+        let Written { position, mut reply } = written;
+        let replies = Replies::of(&mut reply.results);
         let results = reply.results.into_iter().map(|result| match result {
             CommandResult::Failed(failure) => Err(failure),
             result => Ok(statement(result)),
         });
-        Self { results: results.collect(), position }
+        Self { results: results.collect(), replies, position }
     }
 }
 
@@ -104,7 +114,8 @@ impl From<Written> for Returned {
 
 impl From<Written> for BatchResult {
     fn from(written: Written) -> Self {
-        let position = written.position;
-        Self { results: written.statements().collect(), position }
+        let Written { position, mut reply } = written;
+        let replies = Replies::of(&mut reply.results);
+        Self { results: reply.results.into_iter().map(statement).collect(), replies, position }
     }
 }

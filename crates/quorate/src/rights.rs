@@ -189,6 +189,7 @@ mod tests {
 
     use super::*;
 
+    use quorate_model::keys::{KeyCommand, SpaceCommand};
     use quorate_model::{Appointment, Bulk, ItemsCommand, SessionId, Statement, UserCommand};
 
     const ROLES: [Role; 4] = [Role::ReadOnly, Role::ReadWrite, Role::Admin, Role::Peer];
@@ -251,7 +252,10 @@ mod tests {
         ];
         let all = control.map(|(command, right)| (Command::Control(command), right)).into_iter();
         let all = all.chain(sql.map(|(command, right)| (Command::Sql(command), right)));
-        for (command, right) in all.chain([(Command::Items(ItemsCommand::Abort), Right::Write)]) {
+        // A command that only reads is an entry too, if it is proposed.
+        let describe = KeyCommand::Describe { key: "key".into() }.into();
+        let others = [Command::Keys(SpaceCommand { space: 0, command: describe }), ItemsCommand::Abort.into()];
+        for (command, right) in all.chain(others.map(|command| (command, Right::Write))) {
             assert_eq!(Right::of_command(&command), right, "{command:?}");
             for held in [Right::Read, Right::Write, Right::Admin, Right::Node] {
                 assert_eq!(Right::check_command(&command, held).is_ok(), held >= right, "{command:?} {held:?}");

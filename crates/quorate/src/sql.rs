@@ -7,12 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use quorate_env::Env;
 use quorate_model::limits::{BUDGET_DEFAULT, COMMANDS_MAX};
 use quorate_model::{Command, Failure, FailureKind, Mode, Proposal, Read, UserRole};
 use quorate_sql::query::Rows;
 use quorate_sql::readers::{BYTES_DEFAULT, ROWS_DEFAULT};
 
 use crate::error::Error;
+use crate::keys::Keys;
 use crate::level::Level;
 use crate::optimistic::{Attempts, Optimistic};
 use crate::params::pack;
@@ -404,11 +406,15 @@ impl Sql {
     /// handle.
     pub async fn query(&self, sql: impl Into<Cow<'static, str>>, params: impl IntoParams) -> Result<Rows, Error> {
         let statement = (sql, params).into_statement().into_query()?;
-        let request = ReadRequest { read: Read::Sql(statement), level: self.level()?, limits: self.limits };
-        match self.submitter.read(request, self.deadline).await? {
+        match self.read(Read::Sql(statement)).await? {
             ReadAnswer::Sql(rows) => Ok(rows),
             ReadAnswer::Keys(_) => Err(Error::Unavailable("the node answered a query with a reply of keys".into())),
         }
+    }
+
+    pub(crate) async fn read(&self, read: Read) -> Result<ReadAnswer, Error> {
+        let request = ReadRequest { read, level: self.level()?, limits: self.limits };
+        self.submitter.read(request, self.deadline).await
     }
 
     row_methods!(&self);
@@ -429,6 +435,15 @@ impl Sql {
         if self.sees_own_writes { self.submitter.seeing_own_writes(self.level) } else { Ok(self.level) }
     }
 
+    /// Returns the handle to the keys of the database, with the options of this one.
+    pub fn keys(&self) -> Keys {
+        Keys::new(self.clone())
+    }
+
+    pub(crate) fn env(&self) -> &Env {
+        self.submitter.runtime().env()
+    }
+
     pub(crate) fn deadline(&self) -> Duration {
         self.deadline
     }
@@ -443,8 +458,8 @@ impl Sql {
         needed.check(self.held).map_err(|failure| Error::Forbidden(failure.text.into()))
     }
 
-    async fn write(&self, step: impl Into<BatchStep>) -> Result<Written, Error> {
-        self.write_all(Mode::Atomic, vec![step.into().0.into()]).await
+    pub(crate) async fn write(&self, step: impl Into<BatchStep>) -> Result<Written, Error> {
+        self.write_all(Mode::Atomic, vec![step.into().0]).await
     }
 
     async fn write_all(&self, mode: Mode, commands: Vec<Command>) -> Result<Written, Error> {
@@ -467,7 +482,7 @@ impl Sql {
 fn commands<S: Into<BatchStep>>(steps: impl IntoIterator<Item = S>) -> Result<Vec<Command>, Failure> {
     // One command more than the limit is enough for the proposal to be refused.
     let steps = steps.into_iter().take(COMMANDS_MAX.saturating_add(1));
-    let commands: Vec<Command> = steps.map(|step| step.into().0.into()).collect();
+    let commands: Vec<Command> = steps.map(|step| step.into().0).collect();
     if commands.is_empty() {
         return Err(Failure::new(FailureKind::Refused, "the batch holds no statement; give it at least one"));
     }

@@ -24,6 +24,7 @@ use quorate_model::{
 use quorate_sql::query::Rows;
 
 use crate::error::Error;
+use crate::keys::Replies;
 use crate::params::{IntoParams, IntoStatement};
 use crate::results::{self, BatchResult, Written};
 use crate::row_methods::row_methods;
@@ -237,7 +238,7 @@ impl Transaction {
     pub async fn commit(mut self) -> Result<BatchResult, Error> {
         let host = self.host.take().ok_or_else(|| over("it has already ended"))?;
         if self.commands.is_empty() {
-            return Ok(BatchResult { results: Vec::new(), position: self.position });
+            return Ok(BatchResult { results: Vec::new(), replies: Replies::default(), position: self.position });
         }
         let (index, stamps) = (self.position.index, std::mem::take(&mut self.stamps));
         let commands = std::mem::take(&mut self.commands);

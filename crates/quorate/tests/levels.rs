@@ -83,6 +83,12 @@ fn a_level_rises_once_every_member_understands_it() {
             let Error::Failed(failure) = refused else { panic!("{refused}") };
             assert!(failure.message.contains("needs format level 4, and the cluster uses 1"), "{failure}");
         }
+        let keys = cluster.node("a").keys().with_deadline(Duration::from_millis(200));
+        let (set, read) = (keys.set("k", "v").await.unwrap_err(), keys.get("k").await.unwrap_err());
+        assert!(matches!(set, Error::Failed(_)) && matches!(read, Error::Unavailable(_)), "{set}, {read}");
+        for refused in [set, read] {
+            assert!(refused.to_string().contains("needs format level 5, and the cluster uses 1"), "{refused}");
+        }
         let remote = cluster.client().await.sql().with_key("k").execute("CREATE TABLE t (a)", ()).await;
         assert!(
             matches!(&remote, Err(Error::Failed(failure)) if failure.kind == FailureKind::Unsupported),
@@ -96,6 +102,7 @@ fn a_level_rises_once_every_member_understands_it() {
         until("the level is raised", || cluster.nodes().all(|node| used(node) == FORMAT_LEVEL)).await;
         for name in ["a", "b", "c"] {
             tick(cluster.node(name)).await.unwrap();
+            cluster.node(name).keys().set("k", name).await.unwrap();
         }
 
         cluster.stop("c").await;

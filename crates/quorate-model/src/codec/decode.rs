@@ -11,12 +11,11 @@ use bytes::Bytes;
 use prost::encoding::decode_varint;
 
 use super::{DecodeError, FAILED, PIPELINE, family};
-use crate::keys::{KeysReply, SpaceCommand};
 use crate::limits::{COMMANDS_MAX, EXTENSIONS_MAX, PARAMETERS_MAX, READ_CHECKS_MAX};
 use crate::{
     Bulk, Column, Command, CommandResult, ControlCommand, ControlReply, DryRunRecord, Failure, FailureKind,
-    ItemsCommand, ItemsReply, Mode, Origin, Outcome, PackedRows, Param, Proposal, Read, ReadCheck, Reply, RequestKey,
-    Returned, SessionId, SqlCommand, SqlReply, Stamp, Statement, StatementResult, Value,
+    ItemsCommand, ItemsReply, KeysReply, Mode, Origin, Outcome, PackedRows, Param, Proposal, Read, ReadCheck, Reply,
+    RequestKey, Returned, SessionId, SpaceCommand, SqlCommand, SqlReply, Stamp, Statement, StatementResult, Value,
 };
 
 /// The bits of a field's key that give the type of its content.
@@ -60,7 +59,6 @@ impl<'a> Part<'a> {
         Self { bytes: whole, whole }
     }
 
-    /// Returns the bytes.
     pub(super) fn bytes(self) -> &'a [u8] {
         self.bytes
     }

@@ -1,5 +1,5 @@
-//! Checks of limits, before a command is proposed or answered, and when its bytes arrive. The store checks them too, and
-//! what a value grows to.
+//! Checks of limits, before a command is proposed or answered, and when its bytes arrive. The store checks them too,
+//! and what a value grows to.
 
 use bytes::Bytes;
 

@@ -89,8 +89,8 @@ pub enum ElementCommand {
         key: Bytes,
         /// How many.
         count: u64,
-        /// Whether an element may be drawn more than once, and then
-        /// [`READ_ROWS_MAX`](super::limits::READ_ROWS_MAX) times in all; else there are no more than the collection has.
+        /// Whether an element may be drawn more than once. If so, the count is at most
+        /// [`READ_ROWS_MAX`](super::limits::READ_ROWS_MAX); if not, no more are drawn than the collection has.
         repeats: bool,
         /// What the draw depends on; the proposer draws it at random.
         seed: u64,

@@ -23,8 +23,8 @@ pub const TIME_MAX: u64 = i64::MAX as u64;
 /// The most rows that a command changes whose work depends on the size of a collection.
 pub const CHANGED_ROWS_MAX: u64 = 10_000;
 
-/// The most rows that a command looks at. One that returns a page ends it there; so no reply has more rows than this, or
-/// than there were arguments.
+/// The most rows that a command looks at. One that returns a page ends it there. So no reply has more rows than this,
+/// or than there were arguments.
 pub const READ_ROWS_MAX: u64 = 100_000;
 
 /// The most bytes of a reply. A page ends with the row that reaches it; another reply is an error.

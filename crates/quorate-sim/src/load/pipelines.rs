@@ -31,7 +31,7 @@ impl Writer {
             steps.extend([again.into(), (insert, params![self.client, number, Value::Null]).into()]);
             expected.extend([Some(FailureKind::Constraint), Some(FailureKind::NotRun)]);
         }
-        let PipelineResult { results, position } = sql.pipeline(steps).await?;
+        let PipelineResult { results, position, .. } = sql.pipeline(steps).await?;
         let kinds: Vec<_> = results.iter().map(|result| result.as_ref().err().map(|failure| failure.kind)).collect();
         if kinds != expected {
             self.violation(format!("a pipeline failed with {kinds:?}, expected is {expected:?}"));

@@ -12,6 +12,7 @@ use quorate_apply::waits::Waits;
 use quorate_consensus::{Consensus, ProposeError, ReadPositionError};
 use quorate_env::mutant::Mutant;
 use quorate_env::{Cause, Env, Instant, timeout_at};
+use quorate_model::keys::SpaceCommand;
 use quorate_model::{
     ALONE, Command, ControlCommand, Failure, FailureKind, GroupId, Outcome, Position, Read, SqlCommand, StateMachine,
     StoreFault,
@@ -156,7 +157,9 @@ impl Gateway {
             Command::Control(_) | Command::Sql(SqlCommand::Vacuum | SqlCommand::Extend(_)) => return Ok(()),
             // What a command on keys names was checked with the limits.
             Command::Keys(_) => return Ok(()),
-            Command::Items(_) => return Err(no_store()),
+            Command::Items(_) => {
+                return Err(Failure::new(FailureKind::Refused, "this cluster has no store for the command"));
+            }
         };
         match kind {
             StatementKind::Read => {
@@ -184,7 +187,7 @@ impl Gateway {
                 let rows = self.store.readers().query(&self.env, query, &request.limits.for_read()).await?;
                 Ok(ReadAnswer::Sql(rows))
             }
-            Read::Keys(_) => Err(no_store().into()),
+            Read::Keys(command) => self.read_keys(request, command).await,
         }
     }
 
@@ -203,8 +206,17 @@ impl Gateway {
                 let rows = self.store.readers().query_aside(&self.env, query, &request.limits.for_read()).await?;
                 Ok(ReadAnswer::Sql(rows))
             }
-            Read::Keys(_) => Err(no_store().into()),
+            Read::Keys(command) => self.read_keys(&request, command).await,
         }
+    }
+
+    /// Answers a read of keys, at the time of this node's clock.
+    async fn read_keys(&self, request: &ReadRequest, command: &SpaceCommand) -> Result<ReadAnswer, Error> {
+        request.read.check_limits()?;
+        // Soon after the founding of a cluster, or the upgrade of its last node, another attempt succeeds.
+        self.check_level(request.read.level()).map_err(|failure| Error::Unavailable(failure.message.into()))?;
+        let (now, limits) = (self.env.unix_nanos(), request.limits.for_read());
+        Ok(ReadAnswer::Keys(self.store.readers().keys(&self.env, command, now, &limits).await?))
     }
 
     /// Takes a snapshot that meets a level, waiting for a free permit.
@@ -366,10 +378,6 @@ impl Gateway {
             self.consensus.main().leader().map(|(_, member)| member.addr)
         }
     }
-}
-
-fn no_store() -> Failure {
-    Failure::new(FailureKind::Refused, "this cluster has no store for the command")
 }
 
 /// Returns the deadline for a remote caller that would wait for `limit`.

@@ -10,8 +10,8 @@ use proptest::prelude::*;
 use quorate_apply::waits::Woken;
 use quorate_consensus::{Blocked, ClusterId, GroupStatus, MemberStatus, Standing};
 use quorate_model::{
-    Archiver, Epoch, Failure, FailureKind as Kind, GroupId, LogId, NodeId, Position, Read, Reply, Stamp, Statement,
-    StoreFault, Topic, Value,
+    Archiver, Epoch, Failure, FailureKind as Kind, GroupId, KeysReply, LogId, NodeId, Position, Read, Reply, Stamp,
+    Statement, StoreFault, Topic, Value,
 };
 use quorate_sql::query::Rows;
 use quorate_sql::store::Verification;
@@ -105,11 +105,12 @@ fn reads_survive_the_wire() {
 }
 
 #[test]
-fn rows_survive_the_wire() {
+fn answers_survive_the_wire() {
     let columns = || vec!["a".to_owned(), "b".to_owned()].into();
     let rows = Rows::new(columns(), vec![Value::Null, 1.into(), "x".into(), 2.5.into()]);
-    for result in [Ok(rows), Ok(Rows::new(columns(), Vec::new())), Err(Error::SnapshotEnded)] {
-        let result = result.map(ReadAnswer::Sql);
+    let none = Rows::new(columns(), Vec::new());
+    let keys = ReadAnswer::Keys(KeysReply::Value("x".into()));
+    for result in [Ok(ReadAnswer::Sql(rows)), Ok(ReadAnswer::Sql(none)), Ok(keys), Err(Error::SnapshotEnded)] {
         let received: Answer = decode(encode(&Answer::from(result.clone()))).unwrap();
         assert_eq!(Result::from(received), result);
     }
@@ -301,6 +302,7 @@ fn samples() -> Vec<(&'static str, Bytes)> {
         ("answer-rows", encode(&Answer::from(Ok(ReadAnswer::Sql(rows.clone()))))),
         ("answer-refused", encode(&Answer::from(Err(failed.clone())))),
         ("answer-timed-out", encode(&Answer::from(Err(Error::TimedOut(text().into()))))),
+        ("answer-keys", encode(&Answer::from(Ok(ReadAnswer::Keys(KeysReply::Count(300)))))),
         ("backup", encode(&Backup::new(Level::AtLeast(POSITION), 30_000))),
         ("outcomes", encode(&Outcomes { index: 77, millis: 1_000 })),
         ("outcomes-told", encode(&OutcomesTold { hash: Some(0x0123_4567_89ab_cdef) })),

@@ -1,0 +1,153 @@
+//! Sorted sets.
+
+use std::ops::{Bound, RangeBounds};
+
+use bytes::Bytes;
+use quorate_model::keys::{AddOptions, Kind, Range, SortedSetCommand};
+
+use super::call::as_call;
+use super::into_bytes::all;
+use super::{IntoBytes, Keys, KeysCall};
+
+/// The sorted set of a key: members in the order of their scores, and those of equal scores in that of their bytes. A
+/// score is a number, but not NaN. A sorted set without members does not exist.
+#[derive(Clone, Debug)]
+pub struct SortedSet {
+    keys: Keys,
+    key: Bytes,
+}
+
+impl SortedSet {
+    pub(super) fn new(keys: Keys, key: Bytes) -> Self {
+        Self { keys, key }
+    }
+
+    /// Adds members or changes their scores, and returns how many are new.
+    pub fn add<B: IntoBytes>(&self, members: impl IntoIterator<Item = (f64, B)>) -> KeysCall<u64> {
+        self.add_if(members, AddOptions::default())
+    }
+
+    /// Does so for members for which the options hold.
+    pub fn add_if<B: IntoBytes>(
+        &self,
+        members: impl IntoIterator<Item = (f64, B)>,
+        options: AddOptions,
+    ) -> KeysCall<u64> {
+        let members = members.into_iter().map(|(score, member)| (score, member.into_bytes())).collect();
+        self.keys.run(SortedSetCommand::Add { key: self.key.clone(), members, options, count_changed: false })
+    }
+
+    /// Adds to the score of a member, and returns the sum. A missing member has 0.
+    pub fn increment(&self, member: impl IntoBytes, by: f64) -> KeysCall<f64> {
+        let (key, member, options) = (self.key.clone(), member.into_bytes(), AddOptions::default());
+        self.keys.run(SortedSetCommand::Increment { key, member, by, options })
+    }
+
+    /// Removes members, and returns how many there were.
+    pub fn remove<B: IntoBytes>(&self, members: impl IntoIterator<Item = B>) -> KeysCall<u64> {
+        self.keys.run(SortedSetCommand::Remove { key: self.key.clone(), members: all(members) })
+    }
+
+    /// Returns the score of a member.
+    pub fn score(&self, member: impl IntoBytes) -> KeysCall<Option<f64>> {
+        self.keys.run(SortedSetCommand::Scores { key: self.key.clone(), members: all([member]) })
+    }
+
+    /// Returns the scores of members.
+    pub fn scores<B: IntoBytes>(&self, members: impl IntoIterator<Item = B>) -> KeysCall<Vec<Option<f64>>> {
+        self.keys.run(SortedSetCommand::Scores { key: self.key.clone(), members: all(members) })
+    }
+
+    /// Returns how many members are before one, and its score.
+    pub fn rank(&self, member: impl IntoBytes) -> KeysCall<Option<(u64, f64)>> {
+        self.keys.run(SortedSetCommand::Rank { key: self.key.clone(), member: member.into_bytes(), reverse: false })
+    }
+
+    /// Returns how many members are after one, and its score.
+    pub fn reverse_rank(&self, member: impl IntoBytes) -> KeysCall<Option<(u64, f64)>> {
+        self.keys.run(SortedSetCommand::Rank { key: self.key.clone(), member: member.into_bytes(), reverse: true })
+    }
+
+    /// Returns the number of members.
+    pub fn len(&self) -> KeysCall<u64> {
+        self.keys.count(&self.key, Kind::SortedSet)
+    }
+
+    /// The members from one rank to another, both inside; a negative one counts from the end.
+    pub fn by_rank(&self, start: i64, stop: i64) -> InRange {
+        self.range(Range::Rank(start, stop))
+    }
+
+    /// The members with these scores.
+    pub fn by_score(&self, scores: impl RangeBounds<f64>) -> InRange {
+        self.range(Range::Score(scores.start_bound().cloned(), scores.end_bound().cloned()))
+    }
+
+    /// The members from one to another, among those that have the lowest score: in a set whose scores are all equal,
+    /// these are in the order of their bytes.
+    pub fn by_member(&self, from: Bound<Bytes>, to: Bound<Bytes>) -> InRange {
+        self.range(Range::Member(from, to))
+    }
+
+    /// The members of a range.
+    pub fn range(&self, range: Range) -> InRange {
+        InRange { keys: self.keys.clone(), key: self.key.clone(), range, reverse: false, offset: 0, limit: u64::MAX }
+    }
+
+    /// Removes the first members, and returns them with their scores.
+    pub fn pop_first(&self, count: u64) -> KeysCall<Vec<(Bytes, f64)>> {
+        self.keys.run(SortedSetCommand::Pop { key: self.key.clone(), count, reverse: false })
+    }
+
+    /// Removes the last members, the last one first, and returns them with their scores.
+    pub fn pop_last(&self, count: u64) -> KeysCall<Vec<(Bytes, f64)>> {
+        self.keys.run(SortedSetCommand::Pop { key: self.key.clone(), count, reverse: true })
+    }
+}
+
+/// The members of a range of a sorted set. Awaited, it returns them with their scores.
+#[derive(Clone, Debug)]
+#[must_use = "a command does nothing until it is awaited, or is a step of a batch"]
+pub struct InRange {
+    keys: Keys,
+    key: Bytes,
+    range: Range,
+    reverse: bool,
+    offset: u64,
+    limit: u64,
+}
+
+impl InRange {
+    /// Returns them from the last to the first. Ranks count from the end then; other ranges are the same.
+    pub fn reverse(self) -> Self {
+        Self { reverse: true, ..self }
+    }
+
+    /// Leaves the first ones out.
+    pub fn skip(self, offset: u64) -> Self {
+        Self { offset, ..self }
+    }
+
+    /// Returns at most so many.
+    pub fn limit(self, limit: u64) -> Self {
+        Self { limit, ..self }
+    }
+
+    /// Returns how many there are, whatever is skipped.
+    pub fn count(self) -> KeysCall<u64> {
+        self.keys.run(SortedSetCommand::CountRange { key: self.key, range: self.range })
+    }
+
+    /// Removes all of them, whatever is skipped, and returns how many there were. Other than the whole set, these may
+    /// be [`limits::CHANGED_ROWS_MAX`](super::limits::CHANGED_ROWS_MAX).
+    pub fn remove(self) -> KeysCall<u64> {
+        self.keys.run(SortedSetCommand::RemoveRange { key: self.key, range: self.range })
+    }
+
+    fn call(self) -> KeysCall<Vec<(Bytes, f64)>> {
+        let Self { keys, key, range, reverse, offset, limit } = self;
+        keys.run(SortedSetCommand::Range { key, range, reverse, offset, limit })
+    }
+}
+
+as_call!(InRange => Vec<(Bytes, f64)>);
