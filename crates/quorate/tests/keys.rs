@@ -246,6 +246,20 @@ fn a_batch_changes_tables_and_keys_together_or_not_at_all() {
 }
 
 #[test]
+fn what_a_batch_returns_is_bounded() {
+    on_both(|sql| async move {
+        let keys = keys(&sql);
+        keys.set("large", vec![7; 9 << 20]).await?;
+        sql.batch([keys.get("large")]).await?;
+        let steps = steps![keys.increment("n", 1), keys.get("large"), keys.take("large")];
+        let refused = failure(sql.batch(steps).await);
+        assert_eq!((refused.kind, refused.command), (FailureKind::TooBig, Some(2)));
+        assert_eq!(keys.exist(["n", "large"]).await?, 1);
+        Ok(())
+    });
+}
+
+#[test]
 fn a_transaction_writes_keys_too() {
     on_both(|sql| async move {
         let keys = keys(&sql);

@@ -8,9 +8,11 @@
 //!   logic charges.
 
 use bytes::Bytes;
-use quorate_apply::Trouble;
-use quorate_keys::{Context, Keys, Version, next_due, sweep};
+use quorate_apply::{CommandContext, Trouble};
+use quorate_keys::{Context, Keys, KeysError, Version, next_due, sweep};
+use quorate_model::codec::keys_reply_len;
 use quorate_model::keys::{KeysReply, Space, SpaceCommand};
+use quorate_model::limits::RETURNED_BYTES_MAX;
 use quorate_model::{StoreFault, Topic};
 
 use super::SqlMachine;
@@ -52,14 +54,19 @@ impl From<Ended> for Trouble {
 }
 
 impl SqlMachine {
-    /// Runs a command, which is the one with this number in its entry.
-    pub(super) fn keys(&mut self, command: &SpaceCommand, number: usize) -> Result<KeysReply, Trouble> {
-        let version = Version::new(self.index, u16::try_from(number).unwrap_or(u16::MAX));
+    /// Runs a command.
+    pub(super) fn keys(
+        &mut self,
+        command: &SpaceCommand,
+        CommandContext { earlier, returned }: CommandContext<'_>,
+    ) -> Result<KeysReply, Trouble> {
+        let version = Version::new(self.index, u16::try_from(earlier.len()).unwrap_or(u16::MAX));
         let mut context = Context::new(clock::stamp(), version, self.determinism.budget.left());
         let conn = self.db.connection();
         let (last_rowid, changes) = (conn.last_insert_rowid(), conn.total_changes());
         let mut tables = KeyTables::of(&mut self.db);
         let done = Keys::new(&mut tables, &mut context, command.space).run(&command.command);
+        let done = done.and_then(|reply| count_returned(returned, reply));
         self.keys.quiet_until = self.keys.quiet_until.min(tables.earliest_due());
         let conn = self.db.connection();
         hooks::set_last_insert_rowid(conn, last_rowid);
@@ -91,6 +98,13 @@ impl SqlMachine {
         self.keys.quiet_until = due.unwrap_or(u64::MAX);
         Ok(due)
     }
+}
+
+/// Adds a reply to the bytes that the commands of an entry return.
+fn count_returned(returned: &mut usize, reply: KeysReply) -> Result<KeysReply, Ended> {
+    *returned = returned.saturating_add(keys_reply_len(&reply));
+    let max = RETURNED_BYTES_MAX;
+    if *returned <= max { Ok(reply) } else { Err(KeysError::ReplyTooLong { max }.into()) }
 }
 
 /// Returns the fault of what no command has caused.

@@ -91,7 +91,7 @@ impl Stores for SqlMachine {
     fn run(&mut self, command: &Command, context: CommandContext<'_>) -> Result<CommandResult, Trouble> {
         match command {
             Command::Sql(command) => self.sql(command, context).map(CommandResult::Sql),
-            Command::Keys(command) => self.keys(command, context.earlier.len()).map(CommandResult::Keys),
+            Command::Keys(command) => self.keys(command, context).map(CommandResult::Keys),
             Command::Control(_) | Command::Items(_) => Err(no_store()),
         }
     }
