@@ -74,6 +74,21 @@ fn the_first_row_is_read_in_the_order_of_the_table() {
 }
 
 #[test]
+fn views_are_searched_by_the_name_of_a_key_and_of_what_is_in_it() {
+    let conn = Files::new().connect();
+    let inside = [("hashes", "field", "e"), ("sets", "member", "e"), ("sorted_sets", "member", "m")];
+    for (view, column, alias) in inside {
+        let query = format!("SELECT * FROM quorate_{view} WHERE space = ?1 AND key = ?2 AND {column} = ?3");
+        let (plan, row) = (plan(&conn, &query), format!("SEARCH {alias} USING PRIMARY KEY (key_id=? AND "));
+        assert!(plan.contains("(space=? AND key=?)") && plan.contains(&row), "{plan}");
+    }
+    for view in ["keys", "lists"] {
+        let plan = plan(&conn, &format!("SELECT * FROM quorate_{view} WHERE space = ?1 AND key = ?2"));
+        assert!(plan.contains("(space=? AND key=?)") && !plan.contains("SCAN"), "{plan}");
+    }
+}
+
+#[test]
 fn rows_are_cleared_by_a_range() {
     let conn = Files::new().connect();
     for (part, table, column) in [
