@@ -14,12 +14,13 @@ pub struct Context {
     pub version: Version,
     budget: u64,
     touched: Vec<(Space, Bytes)>,
+    flushed: Vec<Space>,
 }
 
 impl Context {
     /// Returns the context of a command that may take `budget` steps.
     pub fn new(now: u64, version: Version, budget: u64) -> Self {
-        Self { now, version, budget, touched: Vec::new() }
+        Self { now, version, budget, touched: Vec::new(), flushed: Vec::new() }
     }
 
     /// Takes steps of the budget, before the work that they stand for.
@@ -58,6 +59,15 @@ impl Context {
     /// once.
     pub fn take_touched(&mut self) -> Vec<(Space, Bytes)> {
         std::mem::take(&mut self.touched)
+    }
+
+    /// Returns the spaces that were flushed since the last call: all keys that they had were changed.
+    pub fn take_flushed(&mut self) -> Vec<Space> {
+        std::mem::take(&mut self.flushed)
+    }
+
+    pub(crate) fn flush(&mut self, space: Space) {
+        self.flushed.push(space);
     }
 
     pub(crate) fn touch(&mut self, space: Space, key: &Bytes) {

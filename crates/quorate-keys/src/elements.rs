@@ -122,7 +122,7 @@ impl<T: Tables> Keys<'_, T> {
         self.tables.remove_element(open.id(), field)
     }
 
-    fn remove_fields(&mut self, key: &Bytes, kind: Kind, fields: &[Bytes]) -> Result<KeysReply, T::Error> {
+    pub(crate) fn remove_fields(&mut self, key: &Bytes, kind: Kind, fields: &[Bytes]) -> Result<KeysReply, T::Error> {
         self.context.charge_rows(fields.len(), 0)?;
         let Some(mut open) = self.typed(key, kind)? else { return Ok(KeysReply::Count(0)) };
         let mut removed = 0;
@@ -138,7 +138,7 @@ impl<T: Tables> Keys<'_, T> {
         Ok(KeysReply::Count(removed))
     }
 
-    fn expire_fields(
+    pub(crate) fn expire_fields(
         &mut self,
         key: &Bytes,
         kind: Kind,

@@ -40,6 +40,12 @@ pub enum KeysError {
     /// The string would have more bytes than [`VALUE_BYTES_MAX`](crate::limits::VALUE_BYTES_MAX).
     #[error("ERR string exceeds maximum allowed size (proto-max-bulk-len)")]
     StringTooLong,
+    /// A bit that is to be set is behind those of [`VALUE_BYTES_MAX`](crate::limits::VALUE_BYTES_MAX).
+    #[error("ERR bit offset is not an integer or out of range")]
+    BitOffset,
+    /// An integer in a string has no bits, or more than 64, or than 63 without a sign.
+    #[error("ERR Invalid bitfield type. Use something like i16 u8. Note that u64 is not supported but i64 is.")]
+    BitInteger,
     /// The expiry is later than [`TIME_MAX`](crate::limits::TIME_MAX).
     #[error("ERR invalid expire time")]
     InvalidExpiry,
@@ -94,6 +100,8 @@ impl KeysError {
             | Self::NotFinite
             | Self::NotScore
             | Self::NoIndex
+            | Self::BitOffset
+            | Self::BitInteger
             | Self::InvalidExpiry => FailureKind::InvalidValue,
             Self::StringTooLong | Self::TooLong { .. } | Self::TooManyRows { .. } | Self::ReplyTooLong { .. } => {
                 FailureKind::TooBig

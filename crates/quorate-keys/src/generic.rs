@@ -9,15 +9,15 @@ use quorate_model::keys::{
 };
 
 use crate::KeysError;
-use crate::keys::{Keys, ReplyBytes, check_keys, check_time};
+use crate::keys::{Keys, Open, ReplyBytes, check_keys, check_time};
 use crate::limits::{NEXT_ROW_STEPS, READ_ROWS_MAX};
 use crate::tables::{KeyRow, Tables, after};
 
 /// What a scan asks for.
-struct Wanted {
-    limit: u64,
-    kind: Option<Kind>,
-    values: bool,
+pub(crate) struct Wanted {
+    pub(crate) limit: u64,
+    pub(crate) kind: Option<Kind>,
+    pub(crate) values: bool,
 }
 
 /// How many rows a scan still needs, and what it has read.
@@ -51,8 +51,19 @@ impl<T: Tables> Keys<'_, T> {
             KeyCommand::Expire { key, at, condition } => self.expire(key, *at, *condition),
             KeyCommand::Rename { key, to_space, to, replace } => self.rename(key, *to_space, to, *replace),
             KeyCommand::Copy { key, to_space, to, replace } => self.copy(key, *to_space, to, *replace),
+            KeyCommand::CountAll => Ok(KeysReply::Count(self.tables.count_keys(self.space)?)),
+            KeyCommand::Flush => {
+                if self.tables.count_keys(self.space)? > 0 {
+                    self.tables.detach_keys(self.space)?;
+                    self.context.flush(self.space);
+                }
+                Ok(KeysReply::Done)
+            }
+            KeyCommand::Draw { seed } => self.draw_key(*seed),
+            KeyCommand::Measure { key } => self.measure(key),
             KeyCommand::Scan { span, order, limit, kind, values } => {
-                self.scan(span.clone(), *order, &Wanted { limit: *limit, kind: *kind, values: *values })
+                let wanted = Wanted { limit: *limit, kind: *kind, values: *values };
+                Ok(KeysReply::Keys(self.scan(span.clone(), *order, &wanted)?))
             }
         }
     }
@@ -87,18 +98,26 @@ impl<T: Tables> Keys<'_, T> {
 
     fn expire(&mut self, key: &Bytes, at: Option<u64>, condition: ExpiryCondition) -> Result<KeysReply, T::Error> {
         check_time(at)?;
-        let Some(mut open) = self.find(key)? else { return Ok(KeysReply::Missing) };
+        let Some(open) = self.find(key)? else { return Ok(KeysReply::Missing) };
+        let applied = self.expire_found(open, at, condition)?;
+        Ok(if applied { KeysReply::Done } else { KeysReply::NotApplied })
+    }
+
+    /// Sets the expiry of a key, or removes it, and returns whether the condition held.
+    pub(crate) fn expire_found(
+        &mut self,
+        mut open: Open,
+        at: Option<u64>,
+        condition: ExpiryCondition,
+    ) -> Result<bool, T::Error> {
         match expiry_change(open.row.expires_at, at, condition, self.context.now) {
             Change::Done => {
                 self.set_expiry(&mut open.row, at)?;
                 self.save(open)?;
-                Ok(KeysReply::Done)
+                Ok(true)
             }
-            Change::Removed => {
-                self.remove(&open)?;
-                Ok(KeysReply::Done)
-            }
-            Change::NotApplied | Change::Missing => Ok(KeysReply::NotApplied),
+            Change::Removed => self.remove(&open).map(|()| true),
+            Change::NotApplied | Change::Missing => Ok(false),
         }
     }
 
@@ -135,7 +154,7 @@ impl<T: Tables> Keys<'_, T> {
 
     /// Finds the keys of a page. A collection whose elements have all expired is found out after its row was read, so
     /// rows are read until there are enough.
-    fn scan(&mut self, mut span: Span, order: Order, wanted: &Wanted) -> Result<KeysReply, T::Error> {
+    pub(crate) fn scan(&mut self, mut span: Span, order: Order, wanted: &Wanted) -> Result<Page<KeyEntry>, T::Error> {
         let mut rows = Vec::new();
         let mut bounds = Bounds { rows: 0, looked: 0, bytes: ReplyBytes::default() };
         loop {
@@ -151,7 +170,7 @@ impl<T: Tables> Keys<'_, T> {
             match next {
                 Some(next) if !is_full && order == Order::Up => span.from = next,
                 Some(next) if !is_full => span.to = Some(next),
-                next => return Ok(KeysReply::Keys(Page { rows, next })),
+                next => return Ok(Page { rows, next }),
             }
         }
     }

@@ -1,7 +1,9 @@
 //! Commands on hashes.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
-use quorate_model::keys::{Condition, Expiry, HashCommand, KeysReply, Kind};
+use quorate_model::keys::{Condition, Expiry, ExpiryCondition, HashCommand, KeysReply, Kind};
 
 use crate::KeysError;
 use crate::elements::check_pairs;
@@ -13,15 +15,17 @@ impl<T: Tables> Keys<'_, T> {
     pub(crate) fn run_hash(&mut self, command: &HashCommand) -> Result<KeysReply, T::Error> {
         match command {
             HashCommand::Set { key, fields, condition, expiry } => self.set_fields(key, fields, condition, *expiry),
-            HashCommand::Get { key, fields } => {
-                let mut bytes = ReplyBytes::default();
-                let values = self.each_element(key, Kind::Hash, fields, |element| {
-                    let value = element.map(|element| element.value);
-                    _ = bytes.add(value.as_ref().map_or(0, Bytes::len));
-                    value.filter(|_| bytes.check().is_ok())
-                })?;
-                bytes.check()?;
+            HashCommand::Get { key, fields } => Ok(KeysReply::Values(self.values(key, fields)?)),
+            HashCommand::GetExpire { key, fields, at } => {
+                let values = self.values(key, fields)?;
+                self.expire_fields(key, Kind::Hash, fields, *at, ExpiryCondition::Always)?;
                 Ok(KeysReply::Values(values))
+            }
+            HashCommand::Take { key, fields } => {
+                let (values, mut taken) = (self.values(key, fields)?, BTreeSet::new());
+                self.remove_fields(key, Kind::Hash, fields)?;
+                let values = values.into_iter().zip(fields);
+                Ok(KeysReply::Values(values.map(|(value, field)| value.filter(|_| taken.insert(field))).collect()))
             }
             HashCommand::Add { key, field, by } => {
                 let old = self.field(key, field)?;
@@ -38,6 +42,18 @@ impl<T: Tables> Keys<'_, T> {
                 Ok(KeysReply::Value(sum))
             }
         }
+    }
+
+    /// Returns the values of fields that exist.
+    fn values(&mut self, key: &Bytes, fields: &[Bytes]) -> Result<Vec<Option<Bytes>>, T::Error> {
+        let mut bytes = ReplyBytes::default();
+        let values = self.each_element(key, Kind::Hash, fields, |element| {
+            let value = element.map(|element| element.value);
+            _ = bytes.add(value.as_ref().map_or(0, Bytes::len));
+            value.filter(|_| bytes.check().is_ok())
+        })?;
+        bytes.check()?;
+        Ok(values)
     }
 
     fn set_fields(

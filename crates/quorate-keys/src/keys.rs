@@ -74,6 +74,17 @@ impl<'a, T: Tables> Keys<'a, T> {
         Ok(found)
     }
 
+    /// Returns the first of some keys that exists, and holds a kind of value.
+    pub(crate) fn first_of(&mut self, keys: &[Bytes], kind: Kind) -> Result<Option<Open>, T::Error> {
+        self.context.charge_rows(keys.len(), 0)?;
+        for key in keys {
+            if let Some(open) = self.typed(key, kind)? {
+                return Ok(Some(open));
+            }
+        }
+        Ok(None)
+    }
+
     /// Returns whether the key of a row exists.
     pub(crate) fn is_alive(&mut self, row: &KeyRow) -> Result<bool, T::Error> {
         if !self.context.is_alive(row.expires_at) {
@@ -156,7 +167,7 @@ impl<'a, T: Tables> Keys<'a, T> {
     }
 
     /// Removes the row of a key. Other rows of its id are left to the sweep.
-    fn remove_row(&mut self, row: &KeyRow) -> Result<(), T::Error> {
+    pub(crate) fn remove_row(&mut self, row: &KeyRow) -> Result<(), T::Error> {
         self.tables.remove_key(row.id)?;
         if let Some(due) = row.due {
             self.tables.remove_due(due, row.id)?;

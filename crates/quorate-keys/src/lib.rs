@@ -9,7 +9,8 @@
 //! - What a command does and replies depends on the tables before it, the command and its [`Context`], and on nothing
 //!   else: no clock, no randomness, no I/O.
 //! - A command that fails, or does not apply, has written nothing.
-//! - What has expired at the time of the context does not exist for any command, whether or not it was swept.
+//! - What has expired at the time of the context does not exist for any command, whether or not it was swept; but it
+//!   counts where a command says so.
 //! - The work of a command does not depend on the size of a collection, unless its documentation says so; then it has a
 //!   limit. Its steps are charged before the work.
 //!
@@ -26,7 +27,9 @@
 
 #![forbid(unsafe_code)]
 
+mod bits;
 mod blocks;
+mod combine;
 mod context;
 mod copy;
 mod draw;
@@ -37,6 +40,7 @@ mod hashes;
 mod keys;
 pub mod limits;
 mod lists;
+mod measure;
 mod memory;
 mod number;
 mod ranges;
@@ -55,8 +59,9 @@ pub use error::KeysError;
 pub use keys::Keys;
 pub use memory::Memory;
 pub use quorate_model::keys::{
-    AddOptions, Change, Collection, Compare, Condition, ElementCommand, End, Expiry, ExpiryCondition, HashCommand,
-    KeyCommand, KeyEntry, KeyInfo, KeysCommand, KeysReply, Kind, ListCommand, Order, Page, Range, SetCommand,
+    AddOptions, Aggregate, BitAction, BitCommand, BitInteger, BitOperation, BitRange, BitStep, BitUnit, Change,
+    Collection, Compare, Condition, ElementCommand, End, Expiry, ExpiryCondition, HashCommand, KeyCommand, KeyEntry,
+    KeyInfo, KeySize, KeysCommand, KeysReply, Kind, ListCommand, Order, Overflow, Page, Range, SetCommand,
     SetOperation, SortedSetCommand, Space, Span, StringCommand, Version, Which,
 };
 pub use sweep::{next_due, sweep};

@@ -15,7 +15,15 @@ impl<T: Tables> Keys<'_, T> {
     pub(crate) fn run_list(&mut self, command: &ListCommand) -> Result<KeysReply, T::Error> {
         match command {
             ListCommand::Push { key, values, end, existing } => self.push(key, values, *end, *existing),
-            ListCommand::Pop { key, count, end } => self.pop(key, *count, *end),
+            ListCommand::Pop { key, count, end } => {
+                let Some(open) = self.typed(key, Kind::List)? else { return Ok(KeysReply::Missing) };
+                Ok(KeysReply::Members(self.pop_items(open, *count, *end)?))
+            }
+            ListCommand::PopFirst { keys, count, end } => {
+                let Some(open) = self.first_of(keys, Kind::List)? else { return Ok(KeysReply::Missing) };
+                let key = open.key.clone();
+                Ok(KeysReply::MembersOf(key, self.pop_items(open, *count, *end)?))
+            }
             ListCommand::Move { from, to, from_end, to_end } => self.move_item(from, to, *from_end, *to_end),
             ListCommand::Index { key, index } => {
                 let Some(open) = self.typed(key, Kind::List)? else { return Ok(KeysReply::Missing) };
@@ -27,6 +35,17 @@ impl<T: Tables> Keys<'_, T> {
                 let (from, to) = slice(open.row.count, *start, *stop);
                 check_rows(to - from, READ_ROWS_MAX)?;
                 Ok(KeysReply::Members(self.items_in(&open, from, to, Order::Up)?))
+            }
+            ListCommand::Find { key, value, from, skip, limit, within } => {
+                let Some(open) = self.typed(key, Kind::List)? else { return Ok(KeysReply::Indexes(Vec::new())) };
+                let (count, most) = (open.row.count, skip.saturating_add(*limit));
+                let within = count.min(*within);
+                let (indexes, order) = match from {
+                    End::Left => ((0, within), Order::Up),
+                    End::Right => ((count - within, count), Order::Down),
+                };
+                let found = self.matches(&open, indexes, value, most, order)?;
+                Ok(KeysReply::Indexes(found.into_iter().skip(*skip as usize).take(*limit as usize).collect()))
             }
             ListCommand::Set { key, index, value } => self.set_item(key, *index, value),
             ListCommand::Trim { key, start, stop } => self.trim(key, *start, *stop),
@@ -51,8 +70,7 @@ impl<T: Tables> Keys<'_, T> {
         Ok(KeysReply::Count(count))
     }
 
-    fn pop(&mut self, key: &Bytes, count: u64, end: End) -> Result<KeysReply, T::Error> {
-        let Some(mut open) = self.typed(key, Kind::List)? else { return Ok(KeysReply::Missing) };
+    fn pop_items(&mut self, mut open: Open, count: u64, end: End) -> Result<Vec<Bytes>, T::Error> {
         let length = open.row.count;
         let count = count.min(length);
         check_rows(count, CHANGED_ROWS_MAX)?;
@@ -67,7 +85,7 @@ impl<T: Tables> Keys<'_, T> {
         if count > 0 {
             self.save(open)?;
         }
-        Ok(KeysReply::Members(values))
+        Ok(values)
     }
 
     fn move_item(&mut self, from: &Bytes, to: &Bytes, from_end: End, to_end: End) -> Result<KeysReply, T::Error> {
@@ -140,7 +158,7 @@ impl<T: Tables> Keys<'_, T> {
     fn insert(&mut self, key: &Bytes, before: bool, pivot: &Bytes, value: &Bytes) -> Result<KeysReply, T::Error> {
         check_value(value)?;
         let Some(mut open) = self.typed(key, Kind::List)? else { return Ok(KeysReply::Missing) };
-        let found = self.matches(&open, pivot, 1, Order::Up)?;
+        let found = self.matches(&open, (0, open.row.count), pivot, 1, Order::Up)?;
         let Some(index) = found.first() else { return Ok(KeysReply::NotApplied) };
         let (left, count) = (if before { *index } else { index + 1 }, open.row.count);
         let moved = left.min(count - left);
@@ -169,7 +187,7 @@ impl<T: Tables> Keys<'_, T> {
         let Some(mut open) = self.typed(key, Kind::List)? else { return Ok(KeysReply::Count(0)) };
         let order = if count < 0 { Order::Down } else { Order::Up };
         let most = if count == 0 { u64::MAX } else { count.unsigned_abs() };
-        let mut found = self.matches(&open, value, most, order)?;
+        let mut found = self.matches(&open, (0, open.row.count), value, most, order)?;
         found.sort_unstable();
         let (Some(first), Some(last)) = (found.first().copied(), found.last().copied()) else {
             return Ok(KeysReply::Count(0));
@@ -196,13 +214,20 @@ impl<T: Tables> Keys<'_, T> {
         Ok(KeysReply::Count(removed))
     }
 
-    /// Returns the indexes of the first items, in an order, that equal a value.
-    fn matches(&mut self, open: &Open, value: &Bytes, most: u64, order: Order) -> Result<Vec<u64>, T::Error> {
-        self.context.charge_range(open.row.count.min(READ_ROWS_MAX))?;
+    /// Returns the indexes of the first items, in an order, that equal a value, from one index to below another.
+    fn matches(
+        &mut self,
+        open: &Open,
+        (from, to): (u64, u64),
+        value: &Bytes,
+        most: u64,
+        order: Order,
+    ) -> Result<Vec<u64>, T::Error> {
+        self.context.charge_range((to - from).min(READ_ROWS_MAX))?;
         let head = open.row.head;
         let (mut found, mut looked, mut result) = (Vec::new(), 0, Ok(()));
         let context = &mut *self.context;
-        self.tables.items(open.id(), &span(open, 0, open.row.count), order, &mut |(position, item)| {
+        self.tables.items(open.id(), &span(open, from, to), order, &mut |(position, item)| {
             looked += 1;
             result = context.charge_bytes(item.len());
             if item == *value {
@@ -213,7 +238,7 @@ impl<T: Tables> Keys<'_, T> {
         })?;
         result?;
         if (found.len() as u64) < most {
-            check_rows(open.row.count, READ_ROWS_MAX)?;
+            check_rows(to - from, READ_ROWS_MAX)?;
         }
         Ok(found)
     }

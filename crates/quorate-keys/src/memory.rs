@@ -16,12 +16,16 @@ use crate::tables::{Element, Id, KeyRow, Part, Place, Score, Tables, Visit};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
     last_id: Id,
-    names: BTreeMap<Space, BTreeMap<Bytes, Id>>,
+    names: BTreeMap<Space, Names>,
+    detached: Vec<Names>,
     keys: BTreeMap<Id, (Space, Bytes, KeyRow)>,
     collections: BTreeMap<Id, Collection>,
     due: BTreeSet<(u64, Id)>,
     trash: BTreeMap<Id, Kind>,
 }
+
+/// The ids of keys.
+type Names = BTreeMap<Bytes, Id>;
 
 /// The rows of one id.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,9 +49,14 @@ static NOTHING: Collection = Collection {
 };
 
 impl Memory {
-    /// Returns the rows of all keys, by id.
+    /// Returns the rows of all keys that are in a space, by id.
     pub fn rows(&self) -> impl Iterator<Item = &(Space, Bytes, KeyRow)> {
-        self.keys.values()
+        self.keys.values().filter(|(space, key, row)| self.is_in(*space, key, row.id))
+    }
+
+    /// Returns the ids of the keys that were taken from their spaces.
+    pub fn detached(&self) -> impl Iterator<Item = Id> {
+        self.detached.iter().flat_map(|names| names.values().copied())
     }
 
     /// Returns the ids that have elements, members, blocks or items.
@@ -63,6 +72,11 @@ impl Memory {
     /// Returns the ids in the trash.
     pub fn trash(&self) -> impl Iterator<Item = Id> {
         self.trash.keys().copied()
+    }
+
+    /// Returns whether a key of a space has this id.
+    fn is_in(&self, space: Space, key: &[u8], id: Id) -> bool {
+        self.names.get(&space).is_some_and(|names| names.get(key) == Some(&id))
     }
 
     fn of(&self, id: Id) -> &Collection {
@@ -127,7 +141,7 @@ impl Tables for Memory {
     }
 
     fn key(&mut self, id: Id) -> Result<Option<(Space, Bytes, KeyRow)>, KeysError> {
-        Ok(self.keys.get(&id).cloned())
+        Ok(self.keys.get(&id).filter(|(space, key, _)| self.is_in(*space, key, id)).cloned())
     }
 
     fn add_key(&mut self, space: Space, key: &Bytes, row: &KeyRow) -> Result<(), KeysError> {
@@ -150,12 +164,29 @@ impl Tables for Memory {
     }
 
     fn remove_key(&mut self, id: Id) -> Result<(), KeysError> {
-        if let Some((space, key, _)) = self.keys.remove(&id)
-            && let Some(names) = self.names.get_mut(&space)
-        {
-            names.remove(&key);
+        let Some((space, key, _)) = self.keys.remove(&id) else { return Ok(()) };
+        for names in self.names.get_mut(&space).into_iter().chain(&mut self.detached) {
+            if names.get(&key) == Some(&id) {
+                names.remove(&key);
+            }
         }
+        self.detached.retain(|names| !names.is_empty());
         Ok(())
+    }
+
+    fn count_keys(&mut self, space: Space) -> Result<u64, KeysError> {
+        Ok(self.names.get(&space).map_or(0, |names| names.len() as u64))
+    }
+
+    fn detach_keys(&mut self, space: Space) -> Result<(), KeysError> {
+        self.detached.extend(self.names.remove(&space).filter(|names| !names.is_empty()));
+        Ok(())
+    }
+
+    fn first_detached(&mut self) -> Result<Option<KeyRow>, KeysError> {
+        let id = self.detached.first().and_then(BTreeMap::first_key_value).map(|(_, id)| id);
+        let row = id.and_then(|id| self.keys.get(id)).map(|(.., row)| row.clone());
+        Ok(row.map(|row| KeyRow { value: Bytes::new(), ..row }))
     }
 
     fn keys(
@@ -233,6 +264,14 @@ impl Tables for Memory {
             return Ok(());
         }
         visit_all(self.of(id).places.range(bounds(span)).cloned(), order, visit)
+    }
+
+    fn scores(&mut self, id: Id, span: &Span, visit: Visit<'_, (Bytes, Score)>) -> Result<(), KeysError> {
+        if span.is_empty() {
+            return Ok(());
+        }
+        let row = |(member, score): (&Bytes, &Score)| (member.clone(), *score);
+        visit_all(self.of(id).members.range::<Bytes, _>(bounds(span)).map(row), Order::Up, visit)
     }
 
     fn count_members(&mut self, id: Id, span: &Span<Place>) -> Result<u64, KeysError> {

@@ -3,8 +3,9 @@
 use std::ops::{Bound, ControlFlow};
 
 use bytes::Bytes;
-use quorate_model::keys::{KeysReply, Kind, Order, Range, Span};
+use quorate_model::keys::{KeysReply, Kind, Order, Page, Range, Span};
 
+use crate::KeysError;
 use crate::blocks::{above, from};
 use crate::keys::{Keys, Open, ReplyBytes, check_rows};
 use crate::limits::{CHANGED_ROWS_MAX, READ_ROWS_MAX};
@@ -12,7 +13,7 @@ use crate::strings::slice;
 use crate::tables::{FIRST_PLACE, Place, Score, Tables, after};
 
 /// The bytes of a score in a reply.
-const SCORE_BYTES: usize = 8;
+pub(crate) const SCORE_BYTES: usize = 8;
 
 /// The members that are read at once to be removed.
 const REMOVED_AT_ONCE: u64 = 256;
@@ -20,7 +21,11 @@ const REMOVED_AT_ONCE: u64 = 256;
 /// Members by their ranks: from the first, and below the second.
 type Ranks = (u64, u64);
 
+/// Members with their scores.
+pub(crate) type Scored = Vec<(Bytes, f64)>;
+
 impl<T: Tables> Keys<'_, T> {
+    /// Returns members of a range in their order, or from the last to the first.
     pub(crate) fn range(
         &mut self,
         key: &Bytes,
@@ -28,11 +33,11 @@ impl<T: Tables> Keys<'_, T> {
         reverse: bool,
         offset: u64,
         limit: u64,
-    ) -> Result<KeysReply, T::Error> {
-        let Some(open) = self.typed(key, Kind::SortedSet)? else { return Ok(KeysReply::Scored(Vec::new())) };
+    ) -> Result<Vec<Place>, T::Error> {
+        let Some(open) = self.typed(key, Kind::SortedSet)? else { return Ok(Vec::new()) };
         let order = if reverse { Order::Down } else { Order::Up };
         if !matches!(range, Range::Rank(..)) && offset == 0 {
-            let Some(span) = self.span(&open, range)? else { return Ok(KeysReply::Scored(Vec::new())) };
+            let Some(span) = self.span(&open, range)? else { return Ok(Vec::new()) };
             return self.scored(&open, &span, order, limit);
         }
         let count = open.row.count;
@@ -43,10 +48,10 @@ impl<T: Tables> Keys<'_, T> {
         };
         let limit = limit.min((last - first).saturating_sub(offset));
         if limit == 0 {
-            return Ok(KeysReply::Scored(Vec::new()));
+            return Ok(Vec::new());
         }
         let start = if reverse { last - 1 - offset } else { first + offset };
-        let Some(place) = self.place_at(&open.row, start)? else { return Ok(KeysReply::Scored(Vec::new())) };
+        let Some(place) = self.place_at(&open.row, start)? else { return Ok(Vec::new()) };
         let span = match order {
             Order::Up => from(place),
             Order::Down => Span { from: FIRST_PLACE, to: Some(above(&place)) },
@@ -89,8 +94,7 @@ impl<T: Tables> Keys<'_, T> {
         Ok(KeysReply::Count(count))
     }
 
-    pub(crate) fn pop_scores(&mut self, key: &Bytes, count: u64, reverse: bool) -> Result<KeysReply, T::Error> {
-        let Some(mut open) = self.typed(key, Kind::SortedSet)? else { return Ok(KeysReply::Scored(Vec::new())) };
+    pub(crate) fn pop_scores(&mut self, mut open: Open, count: u64, reverse: bool) -> Result<Scored, T::Error> {
         let count = count.min(open.row.count);
         check_rows(count, CHANGED_ROWS_MAX)?;
         self.charge_members(count as usize)?;
@@ -103,20 +107,44 @@ impl<T: Tables> Keys<'_, T> {
         if !places.is_empty() {
             self.save(open)?;
         }
-        Ok(KeysReply::Scored(to_reply(places)))
+        Ok(to_reply(places))
+    }
+
+    pub(crate) fn scan_scores(&mut self, key: &Bytes, from: &Bytes, limit: u64) -> Result<KeysReply, T::Error> {
+        let mut page = Page { rows: Vec::new(), next: None };
+        let Some(open) = self.typed(key, Kind::SortedSet)? else { return Ok(KeysReply::ScoredPage(page)) };
+        let limit = limit.clamp(1, READ_ROWS_MAX);
+        self.context.charge_range(limit.min(open.row.count))?;
+        let mut bytes = ReplyBytes::default();
+        self.tables.scores(open.id(), &Span { from: from.clone(), to: None }, &mut |(member, score)| {
+            let (here, flow) = (after(&member), bytes.add(member.len() + SCORE_BYTES));
+            page.rows.push((member, score.get()));
+            if flow.is_break() || page.rows.len() as u64 >= limit {
+                page.next = Some(here);
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        })?;
+        Ok(KeysReply::ScoredPage(page))
     }
 
     /// Reads the first members of a span in an order.
-    fn scored(&mut self, open: &Open, span: &Span<Place>, order: Order, limit: u64) -> Result<KeysReply, T::Error> {
+    fn scored(&mut self, open: &Open, span: &Span<Place>, order: Order, limit: u64) -> Result<Vec<Place>, T::Error> {
         self.context.charge_range(limit.min(open.row.count).min(READ_ROWS_MAX))?;
         let places = self.places(open, span, order, limit.min(READ_ROWS_MAX + 1))?;
         check_places(&places)?;
         check_rows(places.len() as u64, READ_ROWS_MAX)?;
-        Ok(KeysReply::Scored(to_reply(places)))
+        Ok(places)
     }
 
     /// Returns the first members of a span in an order; no more than that reach the size of a reply.
-    fn places(&mut self, open: &Open, span: &Span<Place>, order: Order, limit: u64) -> Result<Vec<Place>, T::Error> {
+    pub(crate) fn places(
+        &mut self,
+        open: &Open,
+        span: &Span<Place>,
+        order: Order,
+        limit: u64,
+    ) -> Result<Vec<Place>, T::Error> {
         let (mut places, mut bytes) = (Vec::new(), ReplyBytes::default());
         if limit == 0 {
             return Ok(places);
@@ -189,13 +217,13 @@ fn member_span(score: Score, min: &Bound<Bytes>, max: &Bound<Bytes>) -> Span<Pla
 
 /// # Errors
 ///
-/// [`KeysError::ReplyTooLong`](crate::KeysError::ReplyTooLong), if a reply may not have these.
-fn check_places(places: &[Place]) -> Result<(), crate::KeysError> {
+/// [`KeysError::ReplyTooLong`], if a reply may not have these.
+pub(crate) fn check_places(places: &[Place]) -> Result<(), KeysError> {
     let mut bytes = ReplyBytes::default();
     _ = places.iter().try_for_each(|(_, member)| bytes.add(member.len() + SCORE_BYTES));
     bytes.check()
 }
 
-fn to_reply(places: Vec<Place>) -> Vec<(Bytes, f64)> {
+pub(crate) fn to_reply(places: Vec<Place>) -> Scored {
     places.into_iter().map(|(score, member)| (member, score.get())).collect()
 }

@@ -18,6 +18,7 @@ impl<T: Tables> Keys<'_, T> {
         match command {
             KeysCommand::Key(command) => self.run_key(command),
             KeysCommand::String(command) => self.run_string(command),
+            KeysCommand::Bits(command) => self.run_bits(command),
             KeysCommand::Element(command) => self.run_element(command),
             KeysCommand::Hash(command) => self.run_hash(command),
             KeysCommand::Set(command) => self.run_set(command),

@@ -145,7 +145,7 @@ impl<T: Tables> Keys<'_, T> {
         Ok(kept)
     }
 
-    fn members_of(&mut self, set: &Open) -> Result<Vec<Bytes>, T::Error> {
+    pub(crate) fn members_of(&mut self, set: &Open) -> Result<Vec<Bytes>, T::Error> {
         self.context.charge_range(set.row.count)?;
         let page = self.page(set.id(), Span::ALL, u64::MAX)?;
         let mut bytes = ReplyBytes::default();

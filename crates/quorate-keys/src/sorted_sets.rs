@@ -5,6 +5,7 @@ use quorate_model::keys::{AddOptions, Compare, KeysReply, Kind, SortedSetCommand
 
 use crate::KeysError;
 use crate::keys::{Keys, Open, check_fields};
+use crate::ranges::{check_places, to_reply};
 use crate::tables::{Score, Tables};
 
 /// The rows that a member and its blocks take, at most on average.
@@ -21,11 +22,36 @@ impl<T: Tables> Keys<'_, T> {
             SortedSetCommand::Scores { key, members } => self.scores(key, members),
             SortedSetCommand::Rank { key, member, reverse } => self.rank_of(key, member, *reverse),
             SortedSetCommand::Range { key, range, reverse, offset, limit } => {
-                self.range(key, range, *reverse, *offset, *limit)
+                Ok(KeysReply::Scored(to_reply(self.range(key, range, *reverse, *offset, *limit)?)))
             }
             SortedSetCommand::CountRange { key, range } => self.count_range(key, range),
             SortedSetCommand::RemoveRange { key, range } => self.remove_range(key, range),
-            SortedSetCommand::Pop { key, count, reverse } => self.pop_scores(key, *count, *reverse),
+            SortedSetCommand::Pop { key, count, reverse } => {
+                let open = self.typed(key, Kind::SortedSet)?;
+                let members = open.map(|open| self.pop_scores(open, *count, *reverse)).transpose()?;
+                Ok(KeysReply::Scored(members.unwrap_or_default()))
+            }
+            SortedSetCommand::PopFirst { keys, count, reverse } => {
+                let Some(open) = self.first_of(keys, Kind::SortedSet)? else { return Ok(KeysReply::Missing) };
+                let key = open.key.clone();
+                Ok(KeysReply::ScoredOf(key, self.pop_scores(open, *count, *reverse)?))
+            }
+            SortedSetCommand::Scan { key, from, limit } => self.scan_scores(key, from, *limit),
+            SortedSetCommand::Draw { key, count, repeats, seed } => self.draw_scores(key, *count, *repeats, *seed),
+            SortedSetCommand::StoreRange { key, to, range, reverse, offset, limit } => {
+                let members = self.range(key, range, *reverse, *offset, *limit)?;
+                self.store_scores(to, &members)
+            }
+            SortedSetCommand::Combine { operation, sources, aggregate, store } => {
+                let members = self.combine_scores(*operation, sources, *aggregate)?;
+                match store {
+                    Some(to) => self.store_scores(to, &members),
+                    None => {
+                        check_places(&members)?;
+                        Ok(KeysReply::Scored(to_reply(members)))
+                    }
+                }
+            }
         }
     }
 

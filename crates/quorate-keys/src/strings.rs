@@ -1,12 +1,13 @@
 //! Commands on strings: a string is in the row of its key.
 
-use bytes::{Bytes, BytesMut};
+use std::collections::BTreeMap;
 
-use quorate_model::keys::{Condition, Expiry, KeysReply, Kind, StringCommand};
+use bytes::{Bytes, BytesMut};
+use quorate_model::keys::{Condition, Expiry, ExpiryCondition, KeysReply, Kind, StringCommand};
 
 use crate::KeysError;
 use crate::generic::applies;
-use crate::keys::{Keys, Open, check_expiry, check_value};
+use crate::keys::{Keys, Open, check_expiry, check_time, check_value};
 use crate::limits::VALUE_BYTES_MAX;
 use crate::number::{decimal_sum, integer};
 use crate::tables::Tables;
@@ -18,6 +19,14 @@ impl<T: Tables> Keys<'_, T> {
                 self.set_string(key, value, condition, *expiry, *get)
             }
             StringCommand::Get { key } => Ok(self.string(key)?.map_or(KeysReply::Missing, KeysReply::Value)),
+            StringCommand::SetAll { strings, condition, expiry } => self.set_strings(strings, condition, *expiry),
+            StringCommand::GetExpire { key, at } => {
+                check_time(*at)?;
+                let Some(open) = self.typed(key, Kind::String)? else { return Ok(KeysReply::Missing) };
+                let value = open.row.value.clone();
+                self.expire_found(open, *at, ExpiryCondition::Always)?;
+                Ok(KeysReply::Value(value))
+            }
             StringCommand::Take { key } => {
                 let Some(open) = self.typed(key, Kind::String)? else { return Ok(KeysReply::Missing) };
                 self.remove(&open)?;
@@ -25,10 +34,7 @@ impl<T: Tables> Keys<'_, T> {
             }
             StringCommand::GetRange { key, start, end } => {
                 let value = self.string(key)?.unwrap_or_default();
-                // Redis takes a last index before the first byte as that of the first byte, but not from -1 to -9.
-                let is_reverse = *start < 0 && *end < *start;
-                let end = if is_reverse { *end } else { (*end).max(-(value.len() as i64)) };
-                let (from, to) = slice(value.len() as u64, *start, end);
+                let (from, to) = cut(value.len() as u64, *start, *end);
                 Ok(KeysReply::Value(value.slice(from as usize..to as usize)))
             }
             StringCommand::Length { key } => {
@@ -56,7 +62,7 @@ impl<T: Tables> Keys<'_, T> {
         }
     }
 
-    fn string(&mut self, key: &Bytes) -> Result<Option<Bytes>, T::Error> {
+    pub(crate) fn string(&mut self, key: &Bytes) -> Result<Option<Bytes>, T::Error> {
         Ok(self.typed(key, Kind::String)?.map(|open| open.row.value))
     }
 
@@ -71,30 +77,64 @@ impl<T: Tables> Keys<'_, T> {
         check_value(value)?;
         check_expiry(expiry)?;
         self.context.charge_bytes(value.len())?;
-        let found = self.find(key)?;
-        let row = found.as_ref().map(|open| &open.row);
         let needs_string = get || matches!(condition, Condition::Value(_));
-        if needs_string && row.is_some_and(|row| row.kind != Kind::String) {
-            return Err(KeysError::WrongType.into());
-        }
+        let found = if needs_string { self.typed(key, Kind::String)? } else { self.find(key)? };
+        let row = found.as_ref().map(|open| &open.row);
         let previous = row.filter(|_| get).map(|row| row.value.clone());
         if !applies(condition, row) {
             return Ok(KeysReply::Set { applied: false, previous });
         }
+        self.put_found(found, key, value.clone(), expiry)?;
+        Ok(KeysReply::Set { applied: true, previous })
+    }
+
+    fn set_strings(
+        &mut self,
+        strings: &[(Bytes, Bytes)],
+        condition: &Condition,
+        expiry: Expiry,
+    ) -> Result<KeysReply, T::Error> {
+        self.context.charge_rows(strings.len(), strings.iter().map(|(_, value)| value.len()).sum())?;
+        strings.iter().try_for_each(|(_, value)| check_value(value))?;
+        check_expiry(expiry)?;
+        let last: BTreeMap<&Bytes, &Bytes> = strings.iter().map(|(key, value)| (key, value)).collect();
+        let needs_string = matches!(condition, Condition::Value(_));
+        let mut all = Vec::with_capacity(last.len());
+        for (key, value) in last {
+            let mut found = if needs_string { self.typed(key, Kind::String)? } else { self.find(key)? };
+            if !applies(condition, found.as_ref().map(|open| &open.row)) {
+                return Ok(KeysReply::NotApplied);
+            }
+            // The old strings are not kept: together they may be long.
+            found.iter_mut().for_each(|open| open.row.value.clear());
+            all.push((found, key, value));
+        }
+        for (found, key, value) in all {
+            self.put_found(found, key, value.clone(), expiry)?;
+        }
+        Ok(KeysReply::Done)
+    }
+
+    /// Sets a key, as it was found, to a string.
+    pub(crate) fn put_found(
+        &mut self,
+        found: Option<Open>,
+        key: &Bytes,
+        value: Bytes,
+        expiry: Expiry,
+    ) -> Result<(), T::Error> {
         let expires_at = match expiry {
             Expiry::Never => None,
-            Expiry::Keep => row.and_then(|row| row.expires_at),
+            Expiry::Keep => found.as_ref().and_then(|open| open.row.expires_at),
             Expiry::At(at) => Some(at),
         };
         if !self.context.is_alive(expires_at) {
-            found.map_or(Ok(()), |open| self.remove(&open))?;
-            return Ok(KeysReply::Set { applied: true, previous });
+            return found.map_or(Ok(()), |open| self.remove(&open));
         }
         let mut open = self.found_or_new(found.filter(|open| open.row.kind == Kind::String), key, Kind::String)?;
-        open.row.value = value.clone();
+        open.row.value = value;
         self.set_expiry(&mut open.row, expires_at)?;
-        self.save(open)?;
-        Ok(KeysReply::Set { applied: true, previous })
+        self.save(open)
     }
 
     fn set_range(&mut self, key: &Bytes, offset: u64, value: &Bytes) -> Result<KeysReply, T::Error> {
@@ -130,6 +170,17 @@ impl<T: Tables> Keys<'_, T> {
         open.row.value = value;
         self.save(open)
     }
+}
+
+/// Returns the range from one index to another of so many bytes or bits of a string, both inside. Redis takes a last
+/// index before the first byte as that of the first byte, but not from -1 to -9.
+pub(crate) fn cut(count: u64, start: i64, end: i64) -> (u64, u64) {
+    if start < 0 && end < start { (0, 0) } else { cut_forward(count, start, end) }
+}
+
+/// Does as [`cut`], but from -1 to -9, too.
+pub(crate) fn cut_forward(count: u64, start: i64, end: i64) -> (u64, u64) {
+    slice(count, start, end.max(-(count as i64)))
 }
 
 /// Returns the range from one index to another of so many things, both inside; a negative index counts from the end.

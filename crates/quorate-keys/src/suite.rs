@@ -56,6 +56,9 @@ pub fn resolve(command: &mut KeysCommand, mut version_of: impl FnMut(&Bytes) -> 
             *version = version_of(key)
         }
         KeysCommand::Key(KeyCommand::Delete { keys, condition }) => keys.iter().for_each(|key| put(condition, key)),
+        KeysCommand::String(StringCommand::SetAll { strings, condition, .. }) => {
+            strings.iter().for_each(|(key, _)| put(condition, key))
+        }
         KeysCommand::String(StringCommand::Set { key, condition, .. })
         | KeysCommand::Hash(HashCommand::Set { key, condition, .. }) => put(condition, key),
         _ => {}

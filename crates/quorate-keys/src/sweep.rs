@@ -1,22 +1,24 @@
-//! Removes what has expired, and the rest of collections that were deleted, a few rows at a time.
+//! Removes what has expired, and the rest of spaces that were flushed and of collections that were deleted, a few rows
+//! at a time.
 //!
 //! # Invariants
 //!
-//! - The sweep changes what tables hold, but no reply to a command; versions, too, stay as they are.
+//! - The sweep changes what tables hold, but no reply to a command, unless that says that it counts what has expired;
+//!   versions, too, stay as they are.
 
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
-use quorate_model::keys::{Kind, Order};
+use quorate_model::keys::{Kind, Order, Space};
 
 use crate::context::Context;
 use crate::keys::{Keys, Open};
 use crate::limits::SWEPT_ROWS_MAX;
 use crate::tables::{Id, Part, Tables};
 
-/// Removes keys and elements whose time has come, and then rows of deleted collections: together at most `limit`, and
-/// [`SWEPT_ROWS_MAX`]. Returns how many rows it looked at; 0 if there is nothing to do. The context says which keys
-/// lost something.
+/// Removes keys and elements whose time has come, then keys of spaces that were flushed, and then rows of deleted
+/// collections: together at most `limit`, and [`SWEPT_ROWS_MAX`]. Returns how many rows it looked at; 0 if there is
+/// nothing to do. The context says which keys lost something.
 ///
 /// # Errors
 ///
@@ -38,6 +40,11 @@ pub fn sweep<T: Tables>(tables: &mut T, context: &mut Context, limit: usize) -> 
         left = left.saturating_sub(looked);
     }
     while left > 0 {
+        let Some(row) = tables.first_detached()? else { break };
+        Keys::new(tables, context, Space::default()).remove_row(&row)?;
+        left -= 1;
+    }
+    while left > 0 {
         let Some((id, kind)) = tables.first_trash()? else { break };
         left -= clear(tables, id, kind, left)?;
     }
@@ -45,13 +52,13 @@ pub fn sweep<T: Tables>(tables: &mut T, context: &mut Context, limit: usize) -> 
 }
 
 /// Returns the earliest time at which something is to be swept, which may be only to find out that it is not; 0 if
-/// there are rows of deleted collections.
+/// there are rows of deleted collections, or keys of flushed spaces.
 ///
 /// # Errors
 ///
 /// Those of the tables.
 pub fn next_due<T: Tables>(tables: &mut T) -> Result<Option<u64>, T::Error> {
-    if tables.first_trash()?.is_some() {
+    if tables.first_trash()?.is_some() || tables.first_detached()?.is_some() {
         return Ok(Some(0));
     }
     Ok(tables.first_due()?.map(|(due, _)| due))

@@ -4,6 +4,7 @@
 //!
 //! | table | row | found by |
 //! |---|---|---|
+//! | spaces | the number of its keys, and a generation | space |
 //! | keys | [`KeyRow`] with its space and key | (space, key), and id |
 //! | elements of hashes and sets | [`Element`] | (id, field), and (id, expiry) for those with one |
 //! | members of sorted sets | score | (id, member), and (id, score, member) |
@@ -17,8 +18,10 @@
 //! - All that belongs to a collection is found by the id of its key's row. Ids are never reused, so a collection is
 //!   deleted at once by deleting its key's row, and its id goes to the trash until [`Tables::clear`] has removed the
 //!   rest.
-//! - No method changes more rows than it names, and each reads as many as its caller asks for: a range is read row by
-//!   row until the [visitor](Visit) breaks.
+//! - Where a key is found by its space, that stands for the generation of the space. So a space is emptied at once by
+//!   giving it a new generation; the keys of the old one are left to the sweep.
+//! - No method changes more rows than it names, and that of a space whose number of keys changes. Each reads as many as
+//!   its caller asks for: a range is read row by row until the [visitor](Visit) breaks.
 
 use std::ops::ControlFlow;
 
@@ -159,6 +162,17 @@ pub trait Tables {
     /// Removes the row with an id. `DELETE` by id.
     fn remove_key(&mut self, id: Id) -> Result<(), Self::Error>;
 
+    /// Returns the number of keys of a space. By space.
+    fn count_keys(&mut self, space: Space) -> Result<u64, Self::Error>;
+
+    /// Takes all keys from a space. They are found by [`Tables::first_detached`] only, and removed by their ids.
+    /// `UPDATE` of the row of the space: it has a generation that is new, and no keys.
+    fn detach_keys(&mut self, space: Space) -> Result<(), Self::Error>;
+
+    /// Returns the row of a key that was taken from its space; without its value, which nobody needs. The first one of
+    /// the first generation that is not one of a space.
+    fn first_detached(&mut self) -> Result<Option<KeyRow>, Self::Error>;
+
     /// Visits the keys of a span. By (space, key).
     fn keys(
         &mut self,
@@ -204,6 +218,9 @@ pub trait Tables {
     /// Visits the members of a span. By (id, score, member).
     fn members(&mut self, id: Id, span: &Span<Place>, order: Order, visit: Visit<'_, Place>)
     -> Result<(), Self::Error>;
+
+    /// Visits the members of a span in the order of their bytes, with their scores. By (id, member).
+    fn scores(&mut self, id: Id, span: &Span, visit: Visit<'_, (Bytes, Score)>) -> Result<(), Self::Error>;
 
     /// Counts the members of a span. By (id, score, member); reads a row for each of them.
     fn count_members(&mut self, id: Id, span: &Span<Place>) -> Result<u64, Self::Error>;

@@ -64,7 +64,12 @@ fn commands_on_one_place_touch_few_rows_of_a_large_collection() {
         (List(ListCommand::Remove { key: list(), count: -1, value: name(29_995) }), 40),
         (List(ListCommand::Trim { key: list(), start: 0, stop: -3 }), 6),
         (List(ListCommand::Trim { key: list(), start: 100, stop: 103 }), 24),
+        (List(find(End::Left)), 12),
+        (List(find(End::Right)), 12),
         (Key(KeyCommand::Count { key: set(), kind: Kind::Set }), 5),
+        (Key(KeyCommand::CountAll), 1),
+        (Key(KeyCommand::Draw { seed: 7 }), 12),
+        (Key(KeyCommand::Measure { key: list() }), 10),
         (Element(ElementCommand::Contains { of: of_set, key: set(), fields: vec![name(7)] }), 5),
         (Element(ElementCommand::Remove { of: of_set, key: set(), fields: vec![name(7)] }), 7),
         (Element(ElementCommand::Draw { of: of_set, key: set(), count: 3, repeats: false, seed: 7 }), 400),
@@ -77,6 +82,8 @@ fn commands_on_one_place_touch_few_rows_of_a_large_collection() {
         (SortedSet(sorted_range(Range::Score(bound(29_000.0), bound(29_009.0)))), 14),
         (SortedSet(count(Range::Score(bound(100.0), bound(29_009.0)))), 1_300),
         (SortedSet(SortedSetCommand::Pop { key: sorted(), count: 1, reverse: true }), 30),
+        (SortedSet(SortedSetCommand::Scan { key: sorted(), from: name(7), limit: 10 }), 12),
+        (SortedSet(SortedSetCommand::Draw { key: sorted(), count: 3, repeats: false, seed: 7 }), 2_100),
         (SortedSet(scores("sorted", 50_000..50_001)), 400),
         (SortedSet(SortedSetCommand::RemoveRange { key: sorted(), range: Range::Rank(0, -1) }), 6),
     ];
@@ -85,6 +92,10 @@ fn commands_on_one_place_touch_few_rows_of_a_large_collection() {
         let touched = rows(&mut tables, 2, command);
         assert!(touched <= most, "{touched} rows by {text}");
     }
+}
+
+fn find(from: End) -> ListCommand {
+    ListCommand::Find { key: "list".into(), value: "none".into(), from, skip: 0, limit: 1, within: 10 }
 }
 
 fn sorted_range(range: Range) -> SortedSetCommand {
@@ -116,6 +127,26 @@ fn a_large_collection_is_deleted_or_replaced_at_once_and_swept_in_pieces() {
         }
         assert!(pieces >= SIZE / 1_000, "{kind}");
     }
+}
+
+#[test]
+fn a_large_space_is_flushed_at_once_and_swept_in_pieces() {
+    let mut tables = large();
+    let set = |number| {
+        let (key, value, expiry) = (name(number), "v".into(), Expiry::At(1_000));
+        StringCommand::Set { key, value, condition: Condition::Always, expiry, get: false }
+    };
+    (0..5_000).for_each(|number| _ = run_at(&mut tables, 1, KeysCommand::String(set(number))).unwrap());
+    assert!(rows(&mut tables, 2, KeysCommand::Key(KeyCommand::Flush)) <= 2);
+    assert_eq!(run_at(&mut tables, 2, KeysCommand::Key(KeyCommand::CountAll)), Ok(KeysReply::Count(0)));
+    run_at(&mut tables, 2, KeysCommand::String(set(7))).unwrap();
+    while next_due(&mut tables).unwrap() == Some(0) {
+        let before = tables.rows;
+        assert!(sweep(&mut tables, &mut Context::new(2, Version(0), 0), 1_000).unwrap() <= 1_000);
+        assert!(tables.rows - before <= 4_100);
+    }
+    assert_eq!(run_at(&mut tables, 2, KeysCommand::Key(KeyCommand::CountAll)), Ok(KeysReply::Count(1)));
+    assert_eq!((tables.tables.ids().count(), tables.tables.due().count()), (0, 1));
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! The limits of commands, and pages: where they end, and where they go on.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests stop at the first surprise")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests stop at the first surprise")]
 
 use std::collections::BTreeSet;
 
@@ -89,6 +89,14 @@ fn what_needs_too_many_rows_is_refused() {
     let union = |store| SetCommand::Combine { operation: SetOperation::Union, keys: vec!["large".into()], store };
     assert_eq!(run(&mut tables, KeysCommand::Set(union(Some("to".into())))), refused);
     assert!(matches!(run(&mut tables, KeysCommand::Set(union(None))), Ok(KeysReply::Members(_))));
+    let scored = |store| SortedSetCommand::Combine {
+        operation: SetOperation::Union,
+        sources: vec![("large".into(), 1.0)],
+        aggregate: Aggregate::Sum,
+        store,
+    };
+    assert_eq!(run(&mut tables, KeysCommand::SortedSet(scored(Some("to".into())))), refused);
+    assert!(matches!(run(&mut tables, KeysCommand::SortedSet(scored(None))), Ok(KeysReply::Scored(_))));
     assert_eq!(tables.rows().count(), 1);
 }
 
@@ -111,6 +119,28 @@ fn what_is_too_long_is_refused() {
     let expire = KeyCommand::Expire { key: "k".into(), at: late, condition: ExpiryCondition::Always };
     assert_eq!(run(&mut tables, KeysCommand::Key(expire)), Err(KeysError::InvalidExpiry));
     assert_eq!(tables, Memory::default());
+}
+
+#[test]
+fn a_bit_is_set_up_to_the_longest_string_and_read_anywhere() {
+    let mut tables = Memory::default();
+    let behind = VALUE_BYTES_MAX as u64 * 8;
+    let step = |bits, offset, action| {
+        let steps = vec![BitStep { integer: BitInteger { signed: false, bits }, offset, action }];
+        KeysCommand::Bits(BitCommand::Fields { key: "bits".into(), steps })
+    };
+    let set = BitAction::Set(1, Overflow::Wrap);
+    for (bits, offset) in [(1, behind), (2, behind - 1), (1, u64::MAX)] {
+        assert_eq!(run(&mut tables, step(bits, offset, set)), Err(KeysError::BitOffset));
+        assert_eq!(run(&mut tables, step(bits, offset, BitAction::Get)), Ok(KeysReply::Integers(vec![Some(0)])));
+    }
+    assert_eq!(run(&mut tables, step(64, 0, set)), Err(KeysError::BitInteger));
+    assert_eq!(run(&mut tables, step(0, 0, set)), Err(KeysError::BitInteger));
+    assert_eq!(tables, Memory::default());
+    assert_eq!(run(&mut tables, step(1, behind - 1, set)), Ok(KeysReply::Integers(vec![Some(0)])));
+    let range = BitRange { start: 0, end: None, unit: BitUnit::Byte };
+    let find = BitCommand::Find { key: "bits".into(), one: true, range };
+    assert_eq!(run(&mut tables, KeysCommand::Bits(find)), Ok(KeysReply::Count(behind - 1)));
 }
 
 #[test]
@@ -201,4 +231,36 @@ fn draws_from_a_large_set_reach_all_parts_of_it() {
         let count = KeyCommand::Count { key: "large".into(), kind: Kind::Set };
         assert_eq!(run(&mut tables, KeysCommand::Key(count)), Ok(KeysReply::Count(left)));
     }
+}
+
+#[test]
+fn draws_from_a_sorted_set_reach_all_members_alike() {
+    for size in [40, 2_000] {
+        let mut tables = Memory::default();
+        let members = (0..size).map(|number| (number as f64, name(number))).collect();
+        let options = AddOptions::default();
+        let add = SortedSetCommand::Add { key: "sorted".into(), members, options, count_changed: false };
+        run(&mut tables, KeysCommand::SortedSet(add)).unwrap();
+        let mut drawn = [0_u64; 4];
+        for seed in 0..1_000 {
+            let draw = SortedSetCommand::Draw { key: "sorted".into(), count: 3, repeats: seed % 2 == 0, seed };
+            let Ok(KeysReply::Scored(members)) = run(&mut tables, KeysCommand::SortedSet(draw)) else { panic!() };
+            members.iter().for_each(|(_, score)| drawn[*score as usize * 4 / size as usize] += 1);
+        }
+        assert_eq!(drawn.iter().sum::<u64>(), 3_000);
+        assert!(drawn.iter().all(|count| (650..850).contains(count)), "{drawn:?}");
+    }
+}
+
+#[test]
+fn all_of_few_keys_are_drawn() {
+    let mut tables = Memory::default();
+    let keys = ["a", "b", "ba", "bb", "bbb", "z"];
+    keys.into_iter().for_each(|key| set(&mut tables, key, 0..1));
+    let mut drawn = BTreeSet::new();
+    for seed in 0..300 {
+        let Ok(KeysReply::Value(key)) = run(&mut tables, KeysCommand::Key(KeyCommand::Draw { seed })) else { panic!() };
+        drawn.insert(key);
+    }
+    assert!(drawn.iter().eq(keys.iter()), "{drawn:?}");
 }

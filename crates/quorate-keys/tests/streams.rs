@@ -16,11 +16,12 @@ use model::{Model, Name};
 
 const BUDGET: u64 = 1 << 40;
 
-/// Checks that the keys that differ were touched.
-fn check_touched(before: &Model, after: &Model, touched: &[Name]) {
+/// Checks that the keys that differ were touched, or all of their space.
+fn check_touched(before: &Model, after: &Model, touched: &[Name], flushed: &[Space]) {
     for name in before.keys.keys().chain(after.keys.keys()) {
         let version = |model: &Model| model.keys.get(name).map(|entry| entry.version);
-        assert!(version(before) == version(after) || touched.contains(name), "{name:?} was not touched");
+        let is_touched = touched.contains(name) || flushed.contains(&name.0);
+        assert!(version(before) == version(after) || is_touched, "{name:?} was not touched");
     }
 }
 
@@ -38,10 +39,11 @@ fn run(steps: Vec<Step>, pieces: &[usize]) {
         let actual = Keys::new(&mut tables, &mut context, step.space).run(&step.command);
         let expected = model.run(step.space, &step.command, &actual);
         assert_eq!(actual, expected, "{step:?} of {old:?}");
-        check_touched(&old, &model, &context.take_touched());
+        check_touched(&old, &model, &context.take_touched(), &context.take_flushed());
         if actual.is_err() || matches!(actual, Ok(KeysReply::NotApplied | KeysReply::Missing)) {
             assert_eq!(tables, before, "{step:?} failed, or did not apply, but has written");
         }
+        assert!(!step.command.only_reads() || tables == before, "{step:?} only reads, but has written");
         sweep(&mut tables, &mut context, step.sweep).unwrap();
         invariants::check(&mut tables);
     }

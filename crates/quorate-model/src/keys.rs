@@ -6,22 +6,25 @@
 
 use bytes::Bytes;
 
+mod bits;
 mod check;
 mod elements;
 mod generic;
 mod key;
 pub mod limits;
 mod lists;
+mod reads;
 mod reply;
 mod sorted_sets;
 mod strings;
 
+pub use bits::{BitAction, BitCommand, BitInteger, BitOperation, BitRange, BitStep, BitUnit, Overflow};
 pub use elements::{Collection, ElementCommand, HashCommand, SetCommand, SetOperation};
 pub use generic::KeyCommand;
 pub use key::{Kind, Order, Space, Span, Version};
 pub use lists::{End, ListCommand};
-pub use reply::{Change, KeyEntry, KeyInfo, KeysReply, Page};
-pub use sorted_sets::{AddOptions, Compare, Range, SortedSetCommand, Which};
+pub use reply::{Change, KeyEntry, KeyInfo, KeySize, KeysReply, Page};
+pub use sorted_sets::{AddOptions, Aggregate, Compare, Range, SortedSetCommand, Which};
 pub use strings::StringCommand;
 
 /// The format level since which there are keys.
@@ -43,6 +46,8 @@ pub enum KeysCommand {
     Key(KeyCommand),
     /// On a string.
     String(StringCommand),
+    /// On the bits of strings.
+    Bits(BitCommand),
     /// On the elements of a hash or a set.
     Element(ElementCommand),
     /// On a hash.
@@ -53,37 +58,6 @@ pub enum KeysCommand {
     SortedSet(SortedSetCommand),
     /// On lists.
     List(ListCommand),
-}
-
-impl KeysCommand {
-    /// Returns whether it changes nothing, whatever the keys are. Then it can be a [`Read`](crate::Read), too.
-    pub fn only_reads(&self) -> bool {
-        match self {
-            Self::Key(command) => matches!(
-                command,
-                KeyCommand::Exists { .. }
-                    | KeyCommand::Describe { .. }
-                    | KeyCommand::Expect { .. }
-                    | KeyCommand::Count { .. }
-                    | KeyCommand::Scan { .. }
-            ),
-            Self::String(command) => matches!(
-                command,
-                StringCommand::Get { .. } | StringCommand::GetRange { .. } | StringCommand::Length { .. }
-            ),
-            Self::Element(command) => !matches!(command, ElementCommand::Remove { .. } | ElementCommand::Expire { .. }),
-            Self::Hash(command) => matches!(command, HashCommand::Get { .. }),
-            Self::Set(command) => matches!(command, SetCommand::Combine { store: None, .. }),
-            Self::SortedSet(command) => matches!(
-                command,
-                SortedSetCommand::Scores { .. }
-                    | SortedSetCommand::Rank { .. }
-                    | SortedSetCommand::Range { .. }
-                    | SortedSetCommand::CountRange { .. }
-            ),
-            Self::List(command) => matches!(command, ListCommand::Index { .. } | ListCommand::Range { .. }),
-        }
-    }
 }
 
 /// What has to hold for a command to apply to a key, or to each of some fields.

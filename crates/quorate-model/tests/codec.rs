@@ -25,6 +25,8 @@ use quorate_model::{
 mod archiver;
 #[path = "codec/keys.rs"]
 mod keys;
+#[path = "codec/more_keys.rs"]
+mod more_keys;
 #[path = "codec/request.rs"]
 mod request;
 #[path = "codec/users.rs"]

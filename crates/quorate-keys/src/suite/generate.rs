@@ -62,6 +62,11 @@ fn index() -> impl Strategy<Value = i64> {
     prop_oneof![6 => -6..7_i64, 1 => select(vec![i64::MIN, i64::MAX])]
 }
 
+/// A limit that may be none.
+fn few() -> impl Strategy<Value = u64> {
+    prop_oneof![0..4_u64, Just(u64::MAX)]
+}
+
 fn score() -> impl Strategy<Value = f64> {
     let extremes = vec![f64::INFINITY, f64::NEG_INFINITY, f64::NAN, -0.0, f64::MIN_POSITIVE, 5e-324, f64::MAX];
     prop_oneof![4 => (-2..3_i8).prop_map(f64::from), 1 => select(extremes)]
@@ -113,6 +118,7 @@ pub fn command() -> impl Strategy<Value = KeysCommand> {
     prop_oneof![
         4 => keys().prop_map(KeysCommand::Key),
         4 => strings().prop_map(KeysCommand::String),
+        3 => bits().prop_map(KeysCommand::Bits),
         3 => elements().prop_map(KeysCommand::Element),
         3 => hashes().prop_map(KeysCommand::Hash),
         3 => sets().prop_map(KeysCommand::Set),
@@ -179,6 +185,10 @@ fn keys() -> impl Strategy<Value = KeyCommand> {
             to,
             replace
         }),
+        Just(CountAll),
+        Just(Flush),
+        any::<u64>().prop_map(|seed| Draw { seed }),
+        key().prop_map(|key| Measure { key }),
         scan.prop_map(|(span, order, limit, kind, values)| Scan { span, order, limit, kind, values }),
     ]
 }
@@ -191,6 +201,9 @@ fn strings() -> impl Strategy<Value = StringCommand> {
             |(key, value, condition, expiry, get)| Set { key, value, condition, expiry, get }
         ),
         1 => key().prop_map(|key| Get { key }),
+        1 => (vec((key(), value()), 0..4), condition(), expiry())
+            .prop_map(|(strings, condition, expiry)| SetAll { strings, condition, expiry }),
+        1 => (key(), option::of(at())).prop_map(|(key, at)| GetExpire { key, at }),
         1 => key().prop_map(|key| Take { key }),
         1 => (key(), index(), index()).prop_map(|(key, start, end)| GetRange { key, start, end }),
         1 => key().prop_map(|key| Length { key }),
@@ -198,6 +211,44 @@ fn strings() -> impl Strategy<Value = StringCommand> {
         1 => (key(), offset, value()).prop_map(|(key, offset, value)| SetRange { key, offset, value }),
         2 => (key(), integer()).prop_map(|(key, by)| Add { key, by }),
         2 => (key(), decimal()).prop_map(|(key, by)| AddFloat { key, by }),
+    ]
+}
+
+fn bit_step() -> impl Strategy<Value = BitStep> {
+    let size = (any::<bool>(), select(vec![1, 1, 2, 5, 8, 63, 64]));
+    let overflow = || select(vec![Overflow::Wrap, Overflow::Saturate, Overflow::Fail]);
+    let number = || prop_oneof![integer_near_bounds(), integer()];
+    let action = prop_oneof![
+        Just(BitAction::Get),
+        (number(), overflow()).prop_map(|(to, overflow)| BitAction::Set(to, overflow)),
+        (number(), overflow()).prop_map(|(by, overflow)| BitAction::Add(by, overflow)),
+    ];
+    let offset = prop_oneof![20 => 0..40_u64, 1 => select(vec![1 << 28, u64::MAX])];
+    (size, offset, action).prop_map(|((signed, bits), offset, action)| BitStep {
+        integer: BitInteger { signed, bits },
+        offset,
+        action,
+    })
+}
+
+/// An integer that just fits into a few bits, or just does not.
+fn integer_near_bounds() -> impl Strategy<Value = i64> {
+    select(vec![-129_i64, -128, -17, -16, 15, 16, 31, 32, 127, 128, 255, 256])
+}
+
+fn bits() -> impl Strategy<Value = BitCommand> {
+    use BitCommand::*;
+    let range = || {
+        (index(), option::of(index()), select(vec![BitUnit::Byte, BitUnit::Bit]))
+            .prop_map(|(start, end, unit)| BitRange { start, end, unit })
+    };
+    let operation = select(vec![BitOperation::And, BitOperation::Or, BitOperation::Xor, BitOperation::Not]);
+    prop_oneof![
+        3 => (key(), vec(bit_step(), 0..4)).prop_map(|(key, steps)| Fields { key, steps }),
+        1 => (key(), range()).prop_map(|(key, range)| Count { key, range }),
+        1 => (key(), any::<bool>(), range()).prop_map(|(key, one, range)| Find { key, one, range }),
+        1 => (operation, vec(key(), 0..4), key())
+            .prop_map(|(operation, keys, store)| Combine { operation, keys, store }),
     ]
 }
 
@@ -226,19 +277,24 @@ fn hashes() -> impl Strategy<Value = HashCommand> {
         3 => (key(), vec((field(), value()), 1..4), condition(), expiry())
             .prop_map(|(key, fields, condition, expiry)| Set { key, fields, condition, expiry }),
         1 => (key(), fields()).prop_map(|(key, fields)| Get { key, fields }),
+        1 => (key(), fields(), option::of(at())).prop_map(|(key, fields, at)| GetExpire { key, fields, at }),
+        1 => (key(), fields()).prop_map(|(key, fields)| Take { key, fields }),
         1 => (key(), field(), integer()).prop_map(|(key, field, by)| Add { key, field, by }),
         1 => (key(), field(), decimal()).prop_map(|(key, field, by)| AddFloat { key, field, by }),
     ]
 }
 
+fn operation() -> impl Strategy<Value = SetOperation> {
+    select(vec![SetOperation::Union, SetOperation::Intersection, SetOperation::Difference])
+}
+
 fn sets() -> impl Strategy<Value = SetCommand> {
     use SetCommand::*;
-    let operation = select(vec![SetOperation::Union, SetOperation::Intersection, SetOperation::Difference]);
     prop_oneof![
         3 => (key(), fields(), expiry()).prop_map(|(key, members, expiry)| Add { key, members, expiry }),
         1 => (key(), 0..4_u64, any::<u64>()).prop_map(|(key, count, seed)| Pop { key, count, seed }),
         1 => (key(), key(), field()).prop_map(|(from, to, member)| Move { from, to, member }),
-        1 => (operation, vec(key(), 0..4), option::of(key()))
+        1 => (operation(), vec(key(), 0..4), option::of(key()))
             .prop_map(|(operation, keys, store)| Combine { operation, keys, store }),
     ]
 }
@@ -267,7 +323,7 @@ fn sorted_sets() -> impl Strategy<Value = SortedSetCommand> {
         let compare = select(vec![Compare::Any, Compare::Any, Compare::Greater, Compare::Less]);
         (which, compare).prop_map(|(which, compare)| AddOptions { which, compare })
     };
-    let limit = prop_oneof![0..4_u64, Just(u64::MAX)];
+    let aggregate = select(vec![Aggregate::Sum, Aggregate::Lowest, Aggregate::Highest]);
     prop_oneof![
         4 => (key(), vec((score(), field()), 0..4), options(), any::<bool>())
             .prop_map(|(key, members, options, count_changed)| Add { key, members, options, count_changed }),
@@ -276,11 +332,22 @@ fn sorted_sets() -> impl Strategy<Value = SortedSetCommand> {
         1 => (key(), fields()).prop_map(|(key, members)| Remove { key, members }),
         1 => (key(), fields()).prop_map(|(key, members)| Scores { key, members }),
         1 => (key(), field(), any::<bool>()).prop_map(|(key, member, reverse)| Rank { key, member, reverse }),
-        2 => (key(), range(), any::<bool>(), 0..3_u64, limit)
+        2 => (key(), range(), any::<bool>(), 0..3_u64, few())
             .prop_map(|(key, range, reverse, offset, limit)| Range { key, range, reverse, offset, limit }),
         1 => (key(), range()).prop_map(|(key, range)| CountRange { key, range }),
         1 => (key(), range()).prop_map(|(key, range)| RemoveRange { key, range }),
         1 => (key(), 0..3_u64, any::<bool>()).prop_map(|(key, count, reverse)| Pop { key, count, reverse }),
+        1 => (vec(key(), 0..3), 0..3_u64, any::<bool>())
+            .prop_map(|(keys, count, reverse)| PopFirst { keys, count, reverse }),
+        1 => (key(), field(), 0..4_u64).prop_map(|(key, from, limit)| Scan { key, from, limit }),
+        1 => (key(), 0..6_u64, any::<bool>(), any::<u64>())
+            .prop_map(|(key, count, repeats, seed)| Draw { key, count, repeats, seed }),
+        1 => (key(), key(), range(), any::<bool>(), 0..3_u64, few()).prop_map(
+            |(key, to, range, reverse, offset, limit)| StoreRange { key, to, range, reverse, offset, limit }
+        ),
+        2 => (operation(), vec((key(), score()), 0..4), aggregate, option::of(key())).prop_map(
+            |(operation, sources, aggregate, store)| Combine { operation, sources, aggregate, store }
+        ),
     ]
 }
 
@@ -291,6 +358,10 @@ fn lists() -> impl Strategy<Value = ListCommand> {
         4 => (key(), vec(item(), 0..4), end(), any::<bool>())
             .prop_map(|(key, values, end, existing)| Push { key, values, end, existing }),
         1 => (key(), 0..3_u64, end()).prop_map(|(key, count, end)| Pop { key, count, end }),
+        1 => (vec(key(), 0..3), 0..3_u64, end()).prop_map(|(keys, count, end)| PopFirst { keys, count, end }),
+        1 => (key(), item(), end(), 0..3_u64, few(), few()).prop_map(
+            |(key, value, from, skip, limit, within)| Find { key, value, from, skip, limit, within }
+        ),
         1 => (key(), key(), end(), end())
             .prop_map(|(from, to, from_end, to_end)| Move { from, to, from_end, to_end }),
         1 => (key(), index()).prop_map(|(key, index)| Index { key, index }),

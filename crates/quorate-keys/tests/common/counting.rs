@@ -49,6 +49,9 @@ impl Tables for Counting {
         update_key(row: &KeyRow) -> ();
         rename_key(id: Id, space: Space, key: &Bytes) -> ();
         remove_key(id: Id) -> ();
+        count_keys(space: Space) -> u64;
+        detach_keys(space: Space) -> ();
+        first_detached() -> Option<KeyRow>;
         element(id: Id, field: &[u8]) -> Option<Element>;
         put_element(id: Id, field: &Bytes, element: &Element) -> ();
         remove_element(id: Id, field: &[u8]) -> ();
@@ -73,6 +76,7 @@ impl Tables for Counting {
         elements(id: Id, span: &Span, order: Order) of (Bytes, Element);
         expiries(id: Id, order: Order) of (u64, Bytes);
         members(id: Id, span: &Span<Place>, order: Order) of Place;
+        scores(id: Id, span: &Span) of (Bytes, Score);
         blocks(id: Id, level: u8, span: &Span<Place>, order: Order) of (Place, u64);
         items(id: Id, span: &Span<i64>, order: Order) of (i64, Bytes);
     }

@@ -10,10 +10,11 @@ use super::ALL_PLACES;
 pub fn check(tables: &mut Memory) {
     let rows: Vec<KeyRow> = tables.rows().map(|(.., row)| row.clone()).collect();
     let known: BTreeSet<Id> = rows.iter().map(|row| row.id).collect();
-    let trash: BTreeSet<Id> = tables.trash().collect();
-    assert!(known.is_disjoint(&trash));
-    assert!(tables.ids().all(|id| known.contains(&id) || trash.contains(&id)), "rows of a lost id");
-    let due: BTreeSet<(u64, Id)> = tables.due().collect();
+    let left: BTreeSet<Id> = tables.trash().chain(tables.detached()).collect();
+    assert!(known.is_disjoint(&left));
+    assert!(tables.ids().all(|id| known.contains(&id) || left.contains(&id)), "rows of a lost id");
+    let detached: BTreeSet<Id> = tables.detached().collect();
+    let due: BTreeSet<(u64, Id)> = tables.due().filter(|(_, id)| !detached.contains(id)).collect();
     let said: BTreeSet<(u64, Id)> = rows.iter().filter_map(|row| Some((row.due?, row.id))).collect();
     assert_eq!(due, said, "each row of due times is the one of its key");
     for row in &rows {
@@ -84,7 +85,8 @@ pub fn sweep_all(tables: &mut Memory, now: u64, pieces: &[usize]) {
         assert!((1..=*piece).contains(&swept));
     }
     assert_eq!(sweep(tables, &mut context, 100), Ok(0));
-    assert_eq!(tables.trash().count(), 0);
+    assert_eq!((tables.trash().count(), tables.detached().count()), (0, 0));
+    assert!(tables.due().all(|(due, _)| due > now), "a row of due times that is past");
     let known: BTreeSet<Id> = tables.rows().map(|(.., row)| row.id).collect();
     assert!(tables.ids().all(|id| known.contains(&id)));
 }

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use quorate_keys::{
-    Change, Collection, Condition, ElementCommand, Expiry, HashCommand, KeysError, KeysReply, Kind, Page, SetCommand,
-    SetOperation, Space, after,
+    Change, Collection, Condition, ElementCommand, Expiry, ExpiryCondition, HashCommand, KeysError, KeysReply, Kind,
+    Page, SetCommand, SetOperation, Space, after,
 };
 
 use super::strings::{add, add_float};
@@ -98,6 +98,26 @@ impl Model {
                 let old = self.fields(&(space, key.clone()), Kind::Hash)?;
                 let get = |field| old.get(field).map(|element: &Field| element.value.clone());
                 Ok(KeysReply::Values(fields.iter().map(get).collect()))
+            }
+            HashCommand::GetExpire { key, fields, at } => {
+                let (of, condition) = (Collection::Hash, ExpiryCondition::Always);
+                let get = HashCommand::Get { key: key.clone(), fields: fields.clone() };
+                let values = self.run_hash(space, &get)?;
+                let expire =
+                    ElementCommand::Expire { of, key: key.clone(), fields: fields.clone(), at: *at, condition };
+                self.run_element(space, &expire, &Ok(KeysReply::Done))?;
+                Ok(values)
+            }
+            HashCommand::Take { key, fields } => {
+                let name = (space, key.clone());
+                let mut values = Vec::new();
+                for field in fields {
+                    let is_there = self.fields(&name, Kind::Hash)?.contains_key(field);
+                    let taken = is_there.then(|| self.change_fields(&name, Kind::Hash).remove(field).unwrap().value);
+                    values.push(taken);
+                }
+                self.fields(&name, Kind::Hash)?;
+                Ok(KeysReply::Values(values))
             }
             HashCommand::Add { key, field, by } => {
                 let name = (space, key.clone());

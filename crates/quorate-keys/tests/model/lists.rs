@@ -42,6 +42,7 @@ impl Model {
                 }
                 Ok(KeysReply::Members(popped))
             }
+            ListCommand::PopFirst { keys, count, end } => self.pop_first(space, keys, *count, *end),
             ListCommand::Move { from, to, from_end, to_end } => {
                 self.move_item((space, from.clone()), (space, to.clone()), *from_end, *to_end)
             }
@@ -54,6 +55,11 @@ impl Model {
             ListCommand::Range { key, start, stop } => {
                 let items = self.items(&(space, key.clone()))?.unwrap_or_default();
                 Ok(KeysReply::Members(items[slice(items.len(), *start, *stop)].to_vec()))
+            }
+            ListCommand::Find { key, value, from, skip, limit, within } => {
+                let items = self.items(&(space, key.clone()))?.unwrap_or_default();
+                let found = positions(items, value, *from, *within as usize).into_iter();
+                Ok(KeysReply::Indexes(found.skip(*skip as usize).take(*limit as usize).collect()))
             }
             ListCommand::Set { key, index, value } => {
                 let name = (space, key.clone());
@@ -74,17 +80,30 @@ impl Model {
                 Ok(KeysReply::Done)
             }
             ListCommand::Insert { key, before, pivot, value } => {
-                let name = (space, key.clone());
-                let Some(mut items) = self.items(&name)? else { return Ok(KeysReply::Missing) };
-                let found = items.iter().position(|item| item == pivot);
-                let Some(index) = found else { return Ok(KeysReply::NotApplied) };
-                items.insert(index + usize::from(!before), value.clone());
-                let count = items.len() as u64;
-                self.put_items(&name, items);
-                Ok(KeysReply::Count(count))
+                self.insert_item(&(space, key.clone()), *before, pivot, value)
             }
             ListCommand::Remove { key, count, value } => self.remove_items(&(space, key.clone()), *count, value),
         }
+    }
+
+    fn pop_first(&mut self, space: Space, keys: &[Bytes], count: u64, end: End) -> Reply {
+        for key in keys {
+            let pop = ListCommand::Pop { key: key.clone(), count, end };
+            if let KeysReply::Members(popped) = self.run_list(space, &pop)? {
+                return Ok(KeysReply::MembersOf(key.clone(), popped));
+            }
+        }
+        Ok(KeysReply::Missing)
+    }
+
+    fn insert_item(&mut self, name: &Name, before: bool, pivot: &Bytes, value: &Bytes) -> Reply {
+        let Some(mut items) = self.items(name)? else { return Ok(KeysReply::Missing) };
+        let found = items.iter().position(|item| item == pivot);
+        let Some(index) = found else { return Ok(KeysReply::NotApplied) };
+        items.insert(index + usize::from(!before), value.clone());
+        let count = items.len() as u64;
+        self.put_items(name, items);
+        Ok(KeysReply::Count(count))
     }
 
     fn move_item(&mut self, from: Name, to: Name, from_end: End, to_end: End) -> Reply {
@@ -119,6 +138,16 @@ impl Model {
         }
         Ok(KeysReply::Count(removed as u64))
     }
+}
+
+/// Returns the indexes of the items that equal a value, among the first ones from an end.
+fn positions(items: Vec<Bytes>, value: &Bytes, from: End, within: usize) -> Vec<u64> {
+    let mut numbered: Vec<_> = (0_u64..).zip(items).collect();
+    if from == End::Right {
+        numbered.reverse();
+    }
+    numbered.truncate(within);
+    numbered.into_iter().filter(|(_, item)| item == value).map(|(index, _)| index).collect()
 }
 
 fn insert_at(items: &mut Vec<Bytes>, value: Bytes, end: End) {

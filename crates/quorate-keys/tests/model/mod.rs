@@ -10,6 +10,7 @@ use quorate_keys::{
     Page, Space, Span, Version, after,
 };
 
+mod bits;
 pub mod contents;
 mod elements;
 mod lists;
@@ -88,12 +89,13 @@ impl Model {
     pub fn run(&mut self, space: Space, command: &KeysCommand, actual: &Reply) -> Reply {
         self.expire();
         let reply = match command {
-            KeysCommand::Key(command) => self.run_key(space, command),
+            KeysCommand::Key(command) => self.run_key(space, command, actual),
             KeysCommand::String(command) => self.run_string(space, command),
+            KeysCommand::Bits(command) => self.run_bits(space, command),
             KeysCommand::Element(command) => self.run_element(space, command, actual),
             KeysCommand::Hash(command) => self.run_hash(space, command),
             KeysCommand::Set(command) => self.run_set(space, command, actual),
-            KeysCommand::SortedSet(command) => self.run_sorted_set(space, command),
+            KeysCommand::SortedSet(command) => self.run_sorted_set(space, command, actual),
             KeysCommand::List(command) => self.run_list(space, command),
         };
         self.expire();
@@ -132,7 +134,7 @@ impl Model {
         &mut entry.held
     }
 
-    fn run_key(&mut self, space: Space, command: &KeyCommand) -> Reply {
+    fn run_key(&mut self, space: Space, command: &KeyCommand, actual: &Reply) -> Reply {
         match command {
             KeyCommand::Delete { keys, condition } => {
                 let mut count = 0;
@@ -168,10 +170,37 @@ impl Model {
             KeyCommand::Copy { key, to_space, to, replace } => {
                 Ok(self.copy(&(space, key.clone()), (*to_space, to.clone()), *replace, false))
             }
+            KeyCommand::CountAll => {
+                // What has expired counts, too, until it is swept.
+                let Ok(KeysReply::Count(count)) = actual else { panic!("{actual:?}") };
+                assert!(*count >= self.names(space).count() as u64);
+                actual.clone()
+            }
+            KeyCommand::Flush => {
+                self.keys.retain(|(in_space, _), _| *in_space != space);
+                Ok(KeysReply::Done)
+            }
+            KeyCommand::Draw { .. } => match actual {
+                Ok(KeysReply::Value(key)) if self.names(space).any(|name| name == key) => actual.clone(),
+                _ if self.names(space).next().is_none() => Ok(KeysReply::Missing),
+                _ => panic!("{actual:?} was drawn"),
+            },
+            KeyCommand::Measure { key } => {
+                let Some(entry) = self.keys.get(&(space, key.clone())) else { return Ok(KeysReply::Missing) };
+                // What has expired counts, too, until it is swept.
+                let Ok(KeysReply::Size(size)) = actual else { panic!("{actual:?}") };
+                assert_eq!(size.kind, entry.held.kind());
+                assert!(size.kind == Kind::String || size.count >= entry.held.len() as u64);
+                actual.clone()
+            }
             KeyCommand::Scan { span, order, limit, kind, values } => {
                 Ok(self.scan(space, span, *order, *limit, *kind, *values))
             }
         }
+    }
+
+    fn names(&self, space: Space) -> impl Iterator<Item = &Bytes> {
+        self.keys.keys().filter(move |(in_space, _)| *in_space == space).map(|(_, key)| key)
     }
 
     fn expire_key(&mut self, name: &Name, at: Option<u64>, condition: ExpiryCondition) -> KeysReply {

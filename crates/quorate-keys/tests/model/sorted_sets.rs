@@ -1,12 +1,15 @@
 //! Sorted sets: sorted anew for each command.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeBounds;
 
 use bytes::Bytes;
-use quorate_keys::{AddOptions, Compare, KeysError, KeysReply, Kind, Range, SortedSetCommand, Space, Which};
+use quorate_keys::{
+    AddOptions, Aggregate, Compare, KeysError, KeysReply, Kind, Page, Range, SetOperation, SortedSetCommand, Space,
+    Which, after,
+};
 
-use super::{Held, Model, Name, Reply, slice};
+use super::{Entry, Held, Model, Name, Reply, slice};
 
 type Scores = BTreeMap<Bytes, f64>;
 
@@ -22,27 +25,13 @@ impl Model {
         *self.change(name, Kind::SortedSet) = Held::SortedSet(scores);
     }
 
-    pub fn run_sorted_set(&mut self, space: Space, command: &SortedSetCommand) -> Reply {
+    pub fn run_sorted_set(&mut self, space: Space, command: &SortedSetCommand, actual: &Reply) -> Reply {
         match command {
             SortedSetCommand::Add { key, members, options, count_changed } => {
                 self.add_scores(&(space, key.clone()), members, *options, *count_changed)
             }
             SortedSetCommand::Increment { key, member, by, options } => {
-                let name = (space, key.clone());
-                let mut scores = self.scores(&name)?;
-                let old = scores.get(member).copied();
-                let sum = old.unwrap_or(0.0) + by + 0.0;
-                if sum.is_nan() {
-                    return Err(KeysError::NotScore);
-                }
-                if !applies(*options, old, sum) {
-                    return Ok(KeysReply::NotApplied);
-                }
-                if old != Some(sum) {
-                    scores.insert(member.clone(), sum);
-                    self.put_scores(&name, scores);
-                }
-                Ok(KeysReply::Score(sum))
+                self.increment(&(space, key.clone()), member, *by, *options)
             }
             SortedSetCommand::Remove { key, members } => {
                 let name = (space, key.clone());
@@ -84,7 +73,102 @@ impl Model {
                 self.drop_scores(&name, &popped)?;
                 Ok(KeysReply::Scored(popped))
             }
+            SortedSetCommand::PopFirst { keys, count, reverse } => self.pop_first_scores(space, keys, *count, *reverse),
+            SortedSetCommand::Scan { key, from, limit } => {
+                Ok(KeysReply::ScoredPage(page(&self.scores(&(space, key.clone()))?, from, (*limit).max(1) as usize)))
+            }
+            SortedSetCommand::Draw { key, count, repeats, .. } => {
+                check_drawn(&self.scores(&(space, key.clone()))?, *count, *repeats, actual);
+                actual.clone()
+            }
+            SortedSetCommand::StoreRange { key, to, range, reverse, offset, limit } => {
+                let members = in_range(&self.scores(&(space, key.clone()))?, range, *reverse);
+                let stored = members.into_iter().skip(*offset as usize).take(*limit as usize).collect();
+                Ok(self.store_scores((space, to.clone()), stored))
+            }
+            SortedSetCommand::Combine { operation, sources, aggregate, store } => {
+                let scores = self.combine_scores(space, *operation, sources, *aggregate)?;
+                Ok(match store {
+                    Some(to) => self.store_scores((space, to.clone()), scores),
+                    None => KeysReply::Scored(sorted(&scores)),
+                })
+            }
         }
+    }
+
+    fn increment(&mut self, name: &Name, member: &Bytes, by: f64, options: AddOptions) -> Reply {
+        let mut scores = self.scores(name)?;
+        let old = scores.get(member).copied();
+        let sum = old.unwrap_or(0.0) + by + 0.0;
+        if sum.is_nan() {
+            return Err(KeysError::NotScore);
+        }
+        if !applies(options, old, sum) {
+            return Ok(KeysReply::NotApplied);
+        }
+        if old != Some(sum) {
+            scores.insert(member.clone(), sum);
+            self.put_scores(name, scores);
+        }
+        Ok(KeysReply::Score(sum))
+    }
+
+    fn pop_first_scores(&mut self, space: Space, keys: &[Bytes], count: u64, reverse: bool) -> Reply {
+        for key in keys {
+            let name = (space, key.clone());
+            let mut popped = in_range(&self.scores(&name)?, &Range::Rank(0, -1), reverse);
+            if !popped.is_empty() {
+                popped.truncate(count as usize);
+                self.drop_scores(&name, &popped)?;
+                return Ok(KeysReply::ScoredOf(key.clone(), popped));
+            }
+        }
+        Ok(KeysReply::Missing)
+    }
+
+    fn store_scores(&mut self, to: Name, scores: Scores) -> KeysReply {
+        let count = scores.len() as u64;
+        self.keys.insert(to, Entry { held: Held::SortedSet(scores), version: self.version, expires_at: None });
+        KeysReply::Count(count)
+    }
+
+    fn combine_scores(
+        &self,
+        space: Space,
+        operation: SetOperation,
+        sources: &[(Bytes, f64)],
+        aggregate: Aggregate,
+    ) -> Result<Scores, KeysError> {
+        let no_nan = |number: f64| if number.is_nan() { 0.0 } else { number + 0.0 };
+        let mut sets: Vec<Scores> = Vec::new();
+        for (key, weight) in sources {
+            let mut scores = match self.keys.get(&(space, key.clone())).map(|entry| &entry.held) {
+                None => Scores::new(),
+                Some(Held::SortedSet(scores)) => scores.clone(),
+                Some(Held::Set(members)) => members.keys().map(|member| (member.clone(), 1.0)).collect(),
+                Some(_) => return Err(KeysError::WrongType),
+            };
+            scores.values_mut().for_each(|score| *score = no_nan(*score * weight));
+            sets.push(scores);
+        }
+        let mut combined = Scores::new();
+        for member in sets.iter().flat_map(Scores::keys) {
+            let in_sets: Vec<f64> = sets.iter().filter_map(|set| set.get(member).copied()).collect();
+            let is_wanted = match operation {
+                SetOperation::Union => true,
+                SetOperation::Intersection => in_sets.len() == sets.len(),
+                SetOperation::Difference => in_sets.len() == 1 && sets[0].contains_key(member),
+            };
+            let together = |left: f64, right: f64| match aggregate {
+                Aggregate::Sum => no_nan(left + right),
+                Aggregate::Lowest => left.min(right),
+                Aggregate::Highest => left.max(right),
+            };
+            if is_wanted {
+                combined.insert(member.clone(), in_sets.into_iter().reduce(together).unwrap());
+            }
+        }
+        Ok(combined)
     }
 
     fn drop_scores(&mut self, name: &Name, members: &[(Bytes, f64)]) -> Result<usize, KeysError> {
@@ -115,6 +199,22 @@ impl Model {
         }
         Ok(KeysReply::Count(if count_changed { changed } else { added }))
     }
+}
+
+fn page(scores: &Scores, from: &Bytes, limit: usize) -> Page<(Bytes, f64)> {
+    let members = scores.range(from.clone()..).take(limit);
+    let rows: Vec<_> = members.map(|(member, score)| (member.clone(), *score)).collect();
+    let next = rows.last().filter(|_| rows.len() == limit).map(|(member, _)| after(member));
+    Page { rows, next }
+}
+
+fn check_drawn(old: &Scores, count: u64, repeats: bool, actual: &Reply) {
+    let Ok(KeysReply::Scored(drawn)) = actual else { panic!("{actual:?}") };
+    assert!(drawn.iter().all(|(member, score)| old.get(member) == Some(score)));
+    let distinct: BTreeSet<_> = drawn.iter().map(|(member, _)| member).collect();
+    let expected = if repeats && !old.is_empty() { count } else { count.min(old.len() as u64) };
+    assert_eq!(drawn.len() as u64, expected);
+    assert!(repeats || distinct.len() == drawn.len());
 }
 
 fn applies(options: AddOptions, old: Option<f64>, new: f64) -> bool {

@@ -1,8 +1,10 @@
 //! Strings.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use quorate_keys::limits::VALUE_BYTES_MAX;
-use quorate_keys::{Condition, Expiry, KeysError, KeysReply, Kind, Space, StringCommand};
+use quorate_keys::{Condition, Expiry, ExpiryCondition, KeysError, KeysReply, Kind, Space, StringCommand};
 
 use super::{Entry, Held, Model, Name, Reply};
 
@@ -13,6 +15,13 @@ impl Model {
                 self.set_string(&(space, key.clone()), value, condition, *expiry, *get)
             }
             StringCommand::Get { key } => Ok(value_or_missing(self.string(&(space, key.clone()))?)),
+            StringCommand::SetAll { strings, condition, expiry } => self.set_all(space, strings, condition, *expiry),
+            StringCommand::GetExpire { key, at } => {
+                let name = (space, key.clone());
+                let value = self.string(&name)?;
+                self.expire_key(&name, *at, ExpiryCondition::Always);
+                Ok(value_or_missing(value))
+            }
             StringCommand::Take { key } => {
                 let name = (space, key.clone());
                 let value = self.string(&name)?;
@@ -62,7 +71,24 @@ impl Model {
         }
     }
 
-    fn string(&self, name: &Name) -> Result<Option<Bytes>, KeysError> {
+    fn set_all(&mut self, space: Space, strings: &[(Bytes, Bytes)], condition: &Condition, expiry: Expiry) -> Reply {
+        let last: BTreeMap<_, _> = strings.iter().cloned().collect();
+        for key in last.keys() {
+            let name = (space, key.clone());
+            if matches!(condition, Condition::Value(_)) {
+                self.string(&name)?;
+            }
+            if !self.applies(&name, condition) {
+                return Ok(KeysReply::NotApplied);
+            }
+        }
+        for (key, value) in last {
+            self.set_string(&(space, key), &value, &Condition::Always, expiry, false)?;
+        }
+        Ok(KeysReply::Done)
+    }
+
+    pub fn string(&self, name: &Name) -> Result<Option<Bytes>, KeysError> {
         Ok(self.typed(name, Kind::String)?.map(|held| match held {
             Held::String(value) => value.clone(),
             _ => unreachable!(),

@@ -13,8 +13,9 @@ use std::ops::Bound;
 use bytes::Bytes;
 
 use crate::keys::{
-    AddOptions, Change, Collection, Compare, Condition, ElementCommand, End, Expiry, ExpiryCondition, HashCommand,
-    KeyCommand, KeyEntry, KeyInfo, KeysCommand, KeysReply, Kind, ListCommand, Order, Range, SetCommand, SetOperation,
+    AddOptions, Aggregate, BitAction, BitCommand, BitInteger, BitOperation, BitRange, BitStep, BitUnit, Change,
+    Collection, Compare, Condition, ElementCommand, End, Expiry, ExpiryCondition, HashCommand, KeyCommand, KeyEntry,
+    KeyInfo, KeySize, KeysCommand, KeysReply, Kind, ListCommand, Order, Overflow, Range, SetCommand, SetOperation,
     SortedSetCommand, SpaceCommand, Span, StringCommand, Which,
 };
 
@@ -32,6 +33,7 @@ one_of!(KeysCommand {
     5: Set(command),
     6: SortedSet(command),
     7: List(command),
+    8: Bits(command),
 });
 
 one_of!(KeyCommand {
@@ -44,6 +46,10 @@ one_of!(KeyCommand {
     7: Rename { key, to_space, to, replace },
     8: Copy { key, to_space, to, replace },
     9: Scan { span, order, limit, kind, values },
+    10: CountAll {},
+    11: Flush {},
+    12: Draw { seed },
+    13: Measure { key },
 });
 
 one_of!(StringCommand {
@@ -56,6 +62,15 @@ one_of!(StringCommand {
     7: SetRange { key, offset, value },
     8: Add { key, by },
     9: AddFloat { key, by },
+    10: SetAll { strings, condition, expiry },
+    11: GetExpire { key, at },
+});
+
+one_of!(BitCommand {
+    1: Fields { key, steps },
+    2: Count { key, range },
+    3: Find { key, one, range },
+    4: Combine { operation, keys, store },
 });
 
 one_of!(ElementCommand {
@@ -72,6 +87,8 @@ one_of!(HashCommand {
     2: Get { key, fields },
     3: Add { key, field, by },
     4: AddFloat { key, field, by },
+    5: GetExpire { key, fields, at },
+    6: Take { key, fields },
 });
 
 one_of!(SetCommand {
@@ -91,6 +108,11 @@ one_of!(SortedSetCommand {
     7: CountRange { key, range },
     8: RemoveRange { key, range },
     9: Pop { key, count, reverse },
+    10: PopFirst { keys, count, reverse },
+    11: Scan { key, from, limit },
+    12: Draw { key, count, repeats, seed },
+    13: StoreRange { key, to, range, reverse, offset, limit },
+    14: Combine { operation, sources, aggregate, store },
 });
 
 one_of!(ListCommand {
@@ -103,11 +125,15 @@ one_of!(ListCommand {
     7: Trim { key, start, stop },
     8: Insert { key, before, pivot, value },
     9: Remove { key, count, value },
+    10: PopFirst { keys, count, end },
+    11: Find { key, value, from, skip, limit, within },
 });
 
 one_of!(Condition = Always { 1: Missing {}, 2: Exists {}, 3: Version(version), 4: Value(value) });
 
 one_of!(Expiry = Never { 1: Keep {}, 2: At(time) });
+
+one_of!(BitAction = Get { 1: Set(to, overflow), 2: Add(by, overflow) });
 
 one_of!(Range { 1: Rank(start, stop), 2: Score(from, to), 3: Member(from, to) });
 
@@ -123,6 +149,9 @@ one_of!(Bound<Bytes> = Unbounded {
 
 record!(Span { from, to });
 record!(AddOptions { which, compare });
+record!(BitStep { integer, offset, action });
+record!(BitInteger { signed, bits });
+record!(BitRange { start, end, unit });
 
 numbers!(Kind = String { 1: Hash, 2: Set, 3: SortedSet, 4: List });
 numbers!(Order = Up { 1: Down });
@@ -132,6 +161,10 @@ numbers!(ExpiryCondition = Always { 1: Missing, 2: Exists, 3: Later, 4: Earlier 
 numbers!(Which = Any { 1: Missing, 2: Exists });
 numbers!(Compare = Any { 1: Greater, 2: Less });
 numbers!(End = Left { 1: Right });
+numbers!(Aggregate = Sum { 1: Lowest, 2: Highest });
+numbers!(Overflow = Wrap { 1: Saturate, 2: Fail });
+numbers!(BitUnit = Byte { 1: Bit });
+numbers!(BitOperation = And { 1: Or, 2: Xor, 3: Not });
 
 one_of!(KeysReply {
     1: Done {},
@@ -153,9 +186,16 @@ one_of!(KeysReply {
     17: Score(score),
     18: Rank(rank, score),
     19: Scored(members) list,
+    20: Integers(integers) list,
+    21: MembersOf(key, members),
+    22: Indexes(indexes) list,
+    23: ScoredOf(key, members),
+    24: ScoredPage(page),
+    25: Size(size),
 });
 
 record!(KeyInfo { kind, version, expires_at });
+record!(KeySize { kind, count, bytes });
 record!(KeyEntry { key, info, value });
 
 numbers!(Change = Missing { 1: NotApplied, 2: Done, 3: Removed });

@@ -5,8 +5,8 @@ use bytes::Bytes;
 
 use super::limits::{ARGUMENTS_MAX, FIELD_BYTES_MAX, KEY_BYTES_MAX, SPACES, VALUE_BYTES_MAX};
 use super::{
-    Condition, ElementCommand, HashCommand, KeyCommand, KeysCommand, ListCommand, SetCommand, SortedSetCommand, Space,
-    SpaceCommand, StringCommand,
+    BitCommand, Condition, ElementCommand, HashCommand, KeyCommand, KeysCommand, ListCommand, SetCommand,
+    SortedSetCommand, Space, SpaceCommand, StringCommand,
 };
 use crate::{Failure, FailureKind};
 
@@ -87,6 +87,7 @@ impl Check {
         match command {
             KeysCommand::Key(command) => self.key_command(command),
             KeysCommand::String(command) => self.string(command),
+            KeysCommand::Bits(command) => self.bits(command),
             KeysCommand::Element(command) => self.element(command),
             KeysCommand::Hash(command) => self.hash(command),
             KeysCommand::Set(command) => self.set(command),
@@ -105,9 +106,10 @@ impl Check {
             KeyCommand::Describe { key }
             | KeyCommand::Expect { key, .. }
             | KeyCommand::Count { key, .. }
+            | KeyCommand::Measure { key }
             | KeyCommand::Expire { key, .. } => self.keys([key]),
             KeyCommand::Rename { key, to, .. } | KeyCommand::Copy { key, to, .. } => self.keys([key, to]),
-            KeyCommand::Scan { .. } => {}
+            KeyCommand::Scan { .. } | KeyCommand::CountAll | KeyCommand::Flush | KeyCommand::Draw { .. } => {}
         }
     }
 
@@ -124,11 +126,28 @@ impl Check {
                 self.keys([key]);
                 self.values([value]);
             }
+            StringCommand::SetAll { strings, condition, .. } => {
+                self.keys(strings.iter().map(|(key, _)| key));
+                self.values(strings.iter().map(|(_, value)| value));
+                self.condition(condition);
+            }
             StringCommand::Get { key }
+            | StringCommand::GetExpire { key, .. }
             | StringCommand::Take { key }
             | StringCommand::GetRange { key, .. }
             | StringCommand::Length { key }
             | StringCommand::Add { key, .. } => self.keys([key]),
+        }
+    }
+
+    fn bits(&mut self, command: &BitCommand) {
+        match command {
+            BitCommand::Fields { key, steps } => {
+                self.keys([key]);
+                self.count = self.count.saturating_add(steps.len());
+            }
+            BitCommand::Count { key, .. } | BitCommand::Find { key, .. } => self.keys([key]),
+            BitCommand::Combine { keys, store, .. } => self.keys(keys.iter().chain([store])),
         }
     }
 
@@ -153,7 +172,9 @@ impl Check {
                 self.values(fields.iter().map(|(_, value)| value));
                 self.condition(condition);
             }
-            HashCommand::Get { key, fields } => {
+            HashCommand::Get { key, fields }
+            | HashCommand::GetExpire { key, fields, .. }
+            | HashCommand::Take { key, fields } => {
                 self.keys([key]);
                 self.fields(fields);
             }
@@ -198,7 +219,14 @@ impl Check {
                 self.keys([key]);
                 self.fields([member]);
             }
+            SortedSetCommand::StoreRange { key, to, .. } => self.keys([key, to]),
+            SortedSetCommand::PopFirst { keys, .. } => self.keys(keys),
+            SortedSetCommand::Combine { sources, store, .. } => {
+                self.keys(sources.iter().map(|(key, _)| key).chain(store));
+            }
             SortedSetCommand::Range { key, .. }
+            | SortedSetCommand::Scan { key, .. }
+            | SortedSetCommand::Draw { key, .. }
             | SortedSetCommand::CountRange { key, .. }
             | SortedSetCommand::RemoveRange { key, .. }
             | SortedSetCommand::Pop { key, .. } => self.keys([key]),
@@ -212,7 +240,9 @@ impl Check {
                 self.values(values);
             }
             ListCommand::Move { from, to, .. } => self.keys([from, to]),
-            ListCommand::Set { key, value, .. } | ListCommand::Remove { key, value, .. } => {
+            ListCommand::Set { key, value, .. }
+            | ListCommand::Find { key, value, .. }
+            | ListCommand::Remove { key, value, .. } => {
                 self.keys([key]);
                 self.values([value]);
             }
@@ -220,6 +250,7 @@ impl Check {
                 self.keys([key]);
                 self.values([pivot, value]);
             }
+            ListCommand::PopFirst { keys, .. } => self.keys(keys),
             ListCommand::Pop { key, .. }
             | ListCommand::Index { key, .. }
             | ListCommand::Range { key, .. }

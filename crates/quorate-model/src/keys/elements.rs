@@ -118,6 +118,23 @@ pub enum HashCommand {
         /// The fields.
         fields: Vec<Bytes>,
     },
+    /// Returns the values of fields, and sets their expiry, or removes it (HGETEX). A time that has come removes a
+    /// field.
+    GetExpire {
+        /// The key.
+        key: Bytes,
+        /// The fields.
+        fields: Vec<Bytes>,
+        /// When they expire, in nanoseconds since 1970; none for never.
+        at: Option<u64>,
+    },
+    /// Removes fields and returns their values (HGETDEL). A field that is named twice is missing the second time.
+    Take {
+        /// The key.
+        key: Bytes,
+        /// The fields.
+        fields: Vec<Bytes>,
+    },
     /// Adds to an integer, and returns the sum (HINCRBY). A missing field is 0; another one keeps its expiry.
     Add {
         /// The key.

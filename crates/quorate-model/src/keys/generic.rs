@@ -73,6 +73,25 @@ pub enum KeyCommand {
         /// Whether a key of that name is removed; else the command does not apply if there is one.
         replace: bool,
     },
+    /// Returns how many keys the space has (DBSIZE). Those that have expired and were not swept yet count, too. Reads
+    /// one row.
+    CountAll,
+    /// Removes all keys of the space (FLUSHDB; FLUSHALL, for each space). Changes one row, however many keys there are;
+    /// theirs are left to the sweep.
+    Flush,
+    /// Draws a key (RANDOMKEY). Of more than [`FAIR_DRAW_MAX`](super::limits::FAIR_DRAW_MAX) keys not all have the same
+    /// chance, and none is drawn if very many have expired and were not swept yet. Reads
+    /// [`READ_ROWS_MAX`](super::limits::READ_ROWS_MAX) rows at most, twice.
+    Draw {
+        /// What the draw depends on; the proposer draws it at random.
+        seed: u64,
+    },
+    /// Estimates what a key takes (MEMORY USAGE, OBJECT ENCODING). Reads
+    /// [`SAMPLED_ROWS_MAX`](super::limits::SAMPLED_ROWS_MAX) rows of a collection at most.
+    Measure {
+        /// The key.
+        key: Bytes,
+    },
     /// Returns a page of keys in the order of their bytes (SCAN, KEYS, RANGE). Looks at
     /// [`READ_ROWS_MAX`](super::limits::READ_ROWS_MAX) rows at most. To go on, the next one starts where the page says:
     /// no key comes twice, and none is left out that was there all the time.

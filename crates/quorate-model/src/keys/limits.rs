@@ -30,5 +30,9 @@ pub const READ_ROWS_MAX: u64 = 100_000;
 /// The most bytes of a reply. A page ends with the row that reaches it; another reply is an error.
 pub const REPLY_BYTES_MAX: usize = 16 << 20;
 
-/// A set with at most this many members, or a hash with so many fields, gives each the same chance to be drawn.
+/// A set with at most this many members, a hash with so many fields, or a space with so many keys, gives each the same
+/// chance to be drawn.
 pub const FAIR_DRAW_MAX: u64 = 1_000;
+
+/// The rows of a collection that an estimate of its size reads.
+pub const SAMPLED_ROWS_MAX: u64 = 8;

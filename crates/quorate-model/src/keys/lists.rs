@@ -34,6 +34,16 @@ pub enum ListCommand {
         /// Where.
         end: End,
     },
+    /// Removes items of the first of these lists that exists, and returns its key with them, the outermost first
+    /// (LMPOP, BLPOP, ...).
+    PopFirst {
+        /// The keys.
+        keys: Vec<Bytes>,
+        /// How many, at most [`CHANGED_ROWS_MAX`](super::limits::CHANGED_ROWS_MAX).
+        count: u64,
+        /// Where.
+        end: End,
+    },
     /// Moves an item to a list, perhaps the same (LMOVE, RPOPLPUSH), and returns it.
     Move {
         /// The key of the list that has it.
@@ -61,6 +71,22 @@ pub enum ListCommand {
         start: i64,
         /// The last index.
         stop: i64,
+    },
+    /// Returns the indexes of items that equal a value, in the order in which they are found (LPOS). Reads up to
+    /// [`READ_ROWS_MAX`](super::limits::READ_ROWS_MAX) items.
+    Find {
+        /// The key.
+        key: Bytes,
+        /// The value.
+        value: Bytes,
+        /// Where the search starts.
+        from: End,
+        /// How many of them to leave out first.
+        skip: u64,
+        /// The most indexes.
+        limit: u64,
+        /// The most items to look at.
+        within: u64,
     },
     /// Sets an item (LSET).
     Set {

@@ -17,6 +17,8 @@ pub enum KeysReply {
     Count(u64),
     /// The sum of integers.
     Integer(i64),
+    /// Integers in a string; none where it did not fit.
+    Integers(Vec<Option<i64>>),
     /// A value.
     Value(Bytes),
     /// Values, in the order of what was asked for.
@@ -30,6 +32,8 @@ pub enum KeysReply {
     },
     /// What there is to know of a key.
     Key(KeyInfo),
+    /// What a key takes.
+    Size(KeySize),
     /// A page of keys.
     Keys(Page<KeyEntry>),
     /// Whether each field is there.
@@ -42,6 +46,10 @@ pub enum KeysReply {
     Described(Vec<Option<(Version, Option<u64>)>>),
     /// Members of a set, or items of a list.
     Members(Vec<Bytes>),
+    /// Items of the list under this key.
+    MembersOf(Bytes, Vec<Bytes>),
+    /// The indexes of items of a list.
+    Indexes(Vec<u64>),
     /// Scores, in the order of the members that were asked for.
     Scores(Vec<Option<f64>>),
     /// A score.
@@ -50,6 +58,10 @@ pub enum KeysReply {
     Rank(u64, f64),
     /// Members with their scores.
     Scored(Vec<(Bytes, f64)>),
+    /// Members of the sorted set under this key, with their scores.
+    ScoredOf(Bytes, Vec<(Bytes, f64)>),
+    /// A page of members with their scores.
+    ScoredPage(Page<(Bytes, f64)>),
 }
 
 /// A page of something in an order.
@@ -70,6 +82,17 @@ pub struct KeyInfo {
     pub version: Version,
     /// When it expires.
     pub expires_at: Option<u64>,
+}
+
+/// What a key takes. Elements that have expired count until they are swept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeySize {
+    /// What it holds.
+    pub kind: Kind,
+    /// The number of elements, members or items; 0 for a string.
+    pub count: u64,
+    /// The bytes of the key and of what it holds, estimated by the first rows of a collection.
+    pub bytes: u64,
 }
 
 /// A key on a page.

@@ -4,6 +4,8 @@ use std::ops::Bound;
 
 use bytes::Bytes;
 
+use super::SetOperation;
+
 /// A command on a sorted set. Scores are doubles, but not NaN; -0 is 0.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SortedSetCommand {
@@ -93,6 +95,80 @@ pub enum SortedSetCommand {
         /// Whether the last ones, the last first.
         reverse: bool,
     },
+    /// Removes members of the first of these sets that exists, and returns its key with them and their scores (ZMPOP,
+    /// BZPOPMIN, ...).
+    PopFirst {
+        /// The keys.
+        keys: Vec<Bytes>,
+        /// How many, at most [`CHANGED_ROWS_MAX`](super::limits::CHANGED_ROWS_MAX).
+        count: u64,
+        /// Whether the last ones, the last first.
+        reverse: bool,
+    },
+    /// Returns a page of the members with their scores, in the order of their bytes (ZSCAN). Looks at
+    /// [`READ_ROWS_MAX`](super::limits::READ_ROWS_MAX) rows at most. To go on, the next one starts where the page says:
+    /// no member comes twice, and none is left out that was there all the time, whatever its score.
+    Scan {
+        /// The key.
+        key: Bytes,
+        /// The lowest member; no bytes for the first one.
+        from: Bytes,
+        /// The most members of the page, at least 1.
+        limit: u64,
+    },
+    /// Draws members with their scores (ZRANDMEMBER). All have the same chance. Each costs a rank, or all together a
+    /// reading of the whole set, whichever is less.
+    Draw {
+        /// The key.
+        key: Bytes,
+        /// How many, at most [`READ_ROWS_MAX`](super::limits::READ_ROWS_MAX).
+        count: u64,
+        /// Whether a member may be drawn more than once; else there are no more than the set has.
+        repeats: bool,
+        /// What the draw depends on; the proposer draws it at random.
+        seed: u64,
+    },
+    /// Stores members of a range in a key, whatever that holds, and returns how many they are, at most
+    /// [`CHANGED_ROWS_MAX`](super::limits::CHANGED_ROWS_MAX) (ZRANGESTORE). No members remove the key.
+    StoreRange {
+        /// The key.
+        key: Bytes,
+        /// Where they are stored.
+        to: Bytes,
+        /// Which members.
+        range: Range,
+        /// Whether offset and limit count from the last member. Ranks count from the end then.
+        reverse: bool,
+        /// How many to leave out first.
+        offset: u64,
+        /// The most members.
+        limit: u64,
+    },
+    /// Combines sorted sets, and sets, whose members have the score 1. Returns the members with their scores in their
+    /// order, or stores them in a key and returns how many they are (ZUNION, ZINTER, ZDIFF, ZINTERCARD, ...STORE). The
+    /// limits are those of [`SetCommand::Combine`](super::SetCommand::Combine).
+    Combine {
+        /// How.
+        operation: SetOperation,
+        /// The keys of the sets, each with what its scores are multiplied by; a missing one is an empty set.
+        sources: Vec<(Bytes, f64)>,
+        /// What becomes of the scores of a member that more than one set has. A difference has those of the first one.
+        aggregate: Aggregate,
+        /// Where the result is stored, whatever the key holds; an empty result removes the key.
+        store: Option<Bytes>,
+    },
+}
+
+/// What becomes of several scores. What is not a number, such as the sum of both infinities, is 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Aggregate {
+    /// Their sum (SUM).
+    #[default]
+    Sum,
+    /// The lowest (MIN).
+    Lowest,
+    /// The highest (MAX).
+    Highest,
 }
 
 /// For which members a score is set. No options for all of them.

@@ -21,10 +21,28 @@ pub enum StringCommand {
         /// fails.
         get: bool,
     },
+    /// Sets keys to strings, whatever they hold, if a condition holds for all of them (MSET, MSETNX, MSETEX). They are
+    /// judged in the order of their bytes; the last string of a key counts.
+    SetAll {
+        /// The keys with their strings.
+        strings: Vec<(Bytes, Bytes)>,
+        /// What has to hold for each key before any of them is set. [`Condition::Value`] fails on a key of another
+        /// kind.
+        condition: Condition,
+        /// When the keys expire.
+        expiry: Expiry,
+    },
     /// Returns a string (GET).
     Get {
         /// The key.
         key: Bytes,
+    },
+    /// Returns a string, and sets the expiry of its key, or removes it (GETEX). A time that has come removes the key.
+    GetExpire {
+        /// The key.
+        key: Bytes,
+        /// When it expires, in nanoseconds since 1970; none for never.
+        at: Option<u64>,
     },
     /// Removes a key and returns its string (GETDEL).
     Take {

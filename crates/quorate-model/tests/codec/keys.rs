@@ -6,9 +6,10 @@ use std::ops::Bound;
 use proptest::option::of;
 use proptest::sample::select;
 use quorate_model::keys::{
-    AddOptions, Change, Collection, Compare, Condition, ElementCommand, End, Expiry, ExpiryCondition, HashCommand,
-    KEYS_LEVEL, KeyCommand, KeyEntry, KeyInfo, KeysCommand, KeysReply, Kind, ListCommand, Order, Page, Range,
-    SetCommand, SetOperation, SortedSetCommand, SpaceCommand, Span, StringCommand, Version, Which, limits,
+    AddOptions, Aggregate, BitAction, BitCommand, BitInteger, BitOperation, BitRange, BitStep, BitUnit, Change,
+    Collection, Compare, Condition, ElementCommand, End, Expiry, ExpiryCondition, HashCommand, KEYS_LEVEL, KeyCommand,
+    KeyEntry, KeyInfo, KeySize, KeysCommand, KeysReply, Kind, ListCommand, Order, Overflow, Page, Range, SetCommand,
+    SetOperation, SortedSetCommand, SpaceCommand, Span, StringCommand, Version, Which, limits,
 };
 
 use super::*;
@@ -84,6 +85,9 @@ fn any_key_command() -> impl Strategy<Value = KeyCommand> {
         variant!(KeyCommand::Expire { key: key(), at: at(), condition: any_expiry_condition() }),
         variant!(KeyCommand::Rename { key: key(), to_space: any::<u32>(), to: key(), replace: any::<bool>() }),
         variant!(KeyCommand::Copy { key: key(), to_space: any::<u32>(), to: key(), replace: any::<bool>() }),
+        select(vec![KeyCommand::CountAll, KeyCommand::Flush]),
+        variant!(KeyCommand::Draw { seed: any::<u64>() }),
+        variant!(KeyCommand::Measure { key: key() }),
         variant!(KeyCommand::Scan {
             span: span,
             order: order,
@@ -112,6 +116,36 @@ fn any_string_command() -> impl Strategy<Value = StringCommand> {
         variant!(StringCommand::SetRange { key: key(), offset: any::<u64>(), value: value() }),
         variant!(StringCommand::Add { key: key(), by: any::<i64>() }),
         variant!(StringCommand::AddFloat { key: key(), by: value() }),
+        variant!(StringCommand::SetAll {
+            strings: any_list((key(), value())),
+            condition: any_condition(),
+            expiry: any_expiry(),
+        }),
+        variant!(StringCommand::GetExpire { key: key(), at: of(any::<u64>()) }),
+    ]
+}
+
+fn any_bit_command() -> impl Strategy<Value = BitCommand> {
+    use BitOperation::{And, Not, Or, Xor};
+    let (key, overflow) = (any_bytes, || select(vec![Overflow::Wrap, Overflow::Saturate, Overflow::Fail]));
+    let integer = any::<(bool, u8)>().prop_map(|(signed, bits)| BitInteger { signed, bits });
+    let action = prop_oneof![
+        Just(BitAction::Get),
+        (any::<i64>(), overflow()).prop_map(|(to, overflow)| BitAction::Set(to, overflow)),
+        (any::<i64>(), overflow()).prop_map(|(by, overflow)| BitAction::Add(by, overflow)),
+    ];
+    let step =
+        (integer, any::<u64>(), action).prop_map(|(integer, offset, action)| BitStep { integer, offset, action });
+    let range = || {
+        (any::<i64>(), of(any::<i64>()), select(vec![BitUnit::Byte, BitUnit::Bit]))
+            .prop_map(|(start, end, unit)| BitRange { start, end, unit })
+    };
+    let operation = select(vec![And, Or, Xor, Not]);
+    prop_oneof![
+        variant!(BitCommand::Fields { key: key(), steps: any_list(step) }),
+        variant!(BitCommand::Count { key: key(), range: range() }),
+        variant!(BitCommand::Find { key: key(), one: any::<bool>(), range: range() }),
+        variant!(BitCommand::Combine { operation: operation, keys: any_list(key()), store: key() }),
     ]
 }
 
@@ -147,18 +181,22 @@ fn any_hash_command() -> impl Strategy<Value = HashCommand> {
         variant!(HashCommand::Get { key: key(), fields: any_list(field()) }),
         variant!(HashCommand::Add { key: key(), field: field(), by: any::<i64>() }),
         variant!(HashCommand::AddFloat { key: key(), field: field(), by: any_bytes() }),
+        variant!(HashCommand::GetExpire { key: key(), fields: any_list(field()), at: of(any::<u64>()) }),
+        variant!(HashCommand::Take { key: key(), fields: any_list(field()) }),
     ]
 }
 
+fn any_operation() -> impl Strategy<Value = SetOperation> {
+    select(vec![SetOperation::Union, SetOperation::Intersection, SetOperation::Difference])
+}
+
 fn any_set_command() -> impl Strategy<Value = SetCommand> {
-    use SetOperation::{Difference, Intersection, Union};
     let (key, member) = (any_bytes, any_bytes);
-    let operation = select(vec![Union, Intersection, Difference]);
     prop_oneof![
         variant!(SetCommand::Add { key: key(), members: any_list(member()), expiry: any_expiry() }),
         variant!(SetCommand::Pop { key: key(), count: any::<u64>(), seed: any::<u64>() }),
         variant!(SetCommand::Move { from: key(), to: key(), member: member() }),
-        variant!(SetCommand::Combine { operation: operation, keys: any_list(key()), store: of(key()) }),
+        variant!(SetCommand::Combine { operation: any_operation(), keys: any_list(key()), store: of(key()) }),
     ]
 }
 
@@ -191,6 +229,28 @@ fn any_sorted_set_command() -> impl Strategy<Value = SortedSetCommand> {
         variant!(SortedSetCommand::CountRange { key: key(), range: any_range() }),
         variant!(SortedSetCommand::RemoveRange { key: key(), range: any_range() }),
         variant!(SortedSetCommand::Pop { key: key(), count: any::<u64>(), reverse: any::<bool>() }),
+        variant!(SortedSetCommand::PopFirst { keys: any_list(key()), count: any::<u64>(), reverse: any::<bool>() }),
+        variant!(SortedSetCommand::Scan { key: key(), from: member(), limit: any::<u64>() }),
+        variant!(SortedSetCommand::Draw {
+            key: key(),
+            count: any::<u64>(),
+            repeats: any::<bool>(),
+            seed: any::<u64>(),
+        }),
+        variant!(SortedSetCommand::StoreRange {
+            key: key(),
+            to: key(),
+            range: any_range(),
+            reverse: any::<bool>(),
+            offset: any::<u64>(),
+            limit: any::<u64>(),
+        }),
+        variant!(SortedSetCommand::Combine {
+            operation: any_operation(),
+            sources: any_list((key(), any::<f64>())),
+            aggregate: select(vec![Aggregate::Sum, Aggregate::Lowest, Aggregate::Highest]),
+            store: of(key()),
+        }),
     ]
 }
 
@@ -206,6 +266,15 @@ fn any_list_command() -> impl Strategy<Value = ListCommand> {
         variant!(ListCommand::Trim { key: key(), start: number(), stop: number() }),
         variant!(ListCommand::Insert { key: key(), before: any::<bool>(), pivot: value(), value: value() }),
         variant!(ListCommand::Remove { key: key(), count: number(), value: value() }),
+        variant!(ListCommand::PopFirst { keys: any_list(key()), count: any::<u64>(), end: any_end() }),
+        variant!(ListCommand::Find {
+            key: key(),
+            value: value(),
+            from: any_end(),
+            skip: any::<u64>(),
+            limit: any::<u64>(),
+            within: any::<u64>(),
+        }),
     ]
 }
 
@@ -213,6 +282,7 @@ pub(super) fn any_keys_command() -> impl Strategy<Value = SpaceCommand> {
     let command = prop_oneof![
         any_key_command().prop_map(KeysCommand::Key),
         any_string_command().prop_map(KeysCommand::String),
+        any_bit_command().prop_map(KeysCommand::Bits),
         any_element_command().prop_map(KeysCommand::Element),
         any_hash_command().prop_map(KeysCommand::Hash),
         any_set_command().prop_map(KeysCommand::Set),
@@ -235,6 +305,8 @@ pub(super) fn any_reply() -> impl Strategy<Value = KeysReply> {
         })
     };
     let entry = (any_bytes(), info(), of(any_bytes())).prop_map(|(key, info, value)| KeyEntry { key, info, value });
+    let size = (any_kind(), any::<u64>(), any::<u64>());
+    let size = size.prop_map(|(kind, count, bytes)| KeySize { kind, count, bytes });
     let change = select(vec![Change::Missing, Change::NotApplied, Change::Done, Change::Removed]);
     prop_oneof![
         select(vec![KeysReply::Done, KeysReply::Missing, KeysReply::NotApplied]),
@@ -254,6 +326,13 @@ pub(super) fn any_reply() -> impl Strategy<Value = KeysReply> {
         any::<f64>().prop_map(KeysReply::Score),
         any::<(u64, f64)>().prop_map(|(rank, score)| KeysReply::Rank(rank, score)),
         any_list((any_bytes(), any::<f64>())).prop_map(KeysReply::Scored),
+        any_list(of(any::<i64>())).prop_map(KeysReply::Integers),
+        (any_bytes(), any_list(any_bytes())).prop_map(|(key, members)| KeysReply::MembersOf(key, members)),
+        any_list(any::<u64>()).prop_map(KeysReply::Indexes),
+        (any_bytes(), any_list((any_bytes(), any::<f64>())))
+            .prop_map(|(key, members)| KeysReply::ScoredOf(key, members)),
+        any_page((any_bytes(), any::<f64>())).prop_map(KeysReply::ScoredPage),
+        size.prop_map(KeysReply::Size),
     ]
 }
 

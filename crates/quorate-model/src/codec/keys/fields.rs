@@ -168,6 +168,7 @@ macro_rules! whole_numbers {
 whole_numbers! {
     u64: u64::from, Ok;
     u32: u64::from, small;
+    u8: u64::from, small;
     i64: zigzag, |number| Ok(unzigzag(number));
     Version: |version: Self| version.0, |number| Ok(Self(number));
     bool: u64::from, flag;
@@ -245,6 +246,7 @@ tuples! {
     1 A 2 B 3 C;
     1 A 2 B 3 C 4 D;
     1 A 2 B 3 C 4 D 5 E;
+    1 A 2 B 3 C 4 D 5 E 6 F;
 }
 
 /// A structure as a message: its fields, in the order of their tags.
