@@ -88,6 +88,14 @@ impl<'a, N> KeyTables<'a, N> {
         Ok(self.database.execute(sql, params).map(drop)?)
     }
 
+    /// Counts another key of a space.
+    fn enter(&mut self, space: Space) -> Done<()> {
+        if self.database.execute(sql::GROW_SPACE, params![space])? == 0 {
+            self.change(sql::ADD_SPACE, params![space])?;
+        }
+        Ok(())
+    }
+
     fn first<R>(
         &mut self,
         sql: &'static str,
@@ -142,6 +150,7 @@ impl<N> Tables for KeyTables<'_, N> {
         let (id, kind, [expires_at, due]) = (row.id.cast_signed(), number_of(row.kind), times_of(row));
         let [version, count, volatile] = numbers_of(row);
         let (key, value) = (key.as_ref(), row.value.as_ref());
+        self.enter(space)?;
         let values = params![id, space, key, kind, version, expires_at, due, count, volatile, row.head, value];
         self.change(sql::ADD_KEY, values)
     }
@@ -154,20 +163,34 @@ impl<N> Tables for KeyTables<'_, N> {
     }
 
     fn rename_key(&mut self, id: Id, space: Space, key: &Bytes) -> Done<()> {
+        self.change(sql::SHRINK, params![id.cast_signed()])?;
+        self.enter(space)?;
         self.change(sql::RENAME_KEY, params![id.cast_signed(), space, key.as_ref()])
     }
 
     fn remove_key(&mut self, id: Id) -> Done<()> {
-        self.change(sql::REMOVE_KEY, params![id.cast_signed()])
+        self.change(sql::SHRINK, params![id.cast_signed()])?;
+        self.change(sql::REMOVE_KEY, params![id.cast_signed()])?;
+        self.change(sql::FORGET_EMPTY, [])
+    }
+
+    fn count_keys(&mut self, space: Space) -> Done<u64> {
+        self.number(sql::COUNT_KEYS, params![space])
+    }
+
+    fn detach_keys(&mut self, space: Space) -> Done<()> {
+        self.earliest_due = 0;
+        self.change(sql::DETACH, params![space])
+    }
+
+    fn first_detached(&mut self) -> Done<Option<KeyRow>> {
+        self.first(sql::FIRST_DETACHED, [], key_row)
     }
 
     fn keys(&mut self, space: Space, span: &Span, order: Order, visit: Visit<'_, (Bytes, KeyRow)>) -> Done<()> {
-        let (next, to) = match &span.to {
-            Some(to) => (i64::from(space), to.as_ref()),
-            None => (i64::from(space) + 1, &[][..]),
-        };
+        let (after, to) = span.to.as_ref().map_or((1, &[][..]), |to| (0, to.as_ref()));
         let read = |row: &Row<'_>| Ok((blob(row, KEY_COLUMNS)?, key_row(row)?));
-        self.visit(sql::KEYS.of(order), params![space, span.from.as_ref(), next, to], read, visit)
+        self.visit(sql::KEYS.of(order), params![space, span.from.as_ref(), after, to], read, visit)
     }
 
     fn element(&mut self, id: Id, field: &[u8]) -> Done<Option<Element>> {
@@ -216,6 +239,11 @@ impl<N> Tables for KeyTables<'_, N> {
         let ((id, next), (score, member), to) = (ids_of(id, span), &span.from, end_of(span));
         let values = params![id, score.get(), member.as_ref(), next, to.0, to.1];
         self.visit(sql::MEMBERS.of(order), values, |row| place(row, 0), visit)
+    }
+
+    fn scores(&mut self, id: Id, span: &Span, visit: Visit<'_, (Bytes, Score)>) -> Done<()> {
+        let ((id, next), from, to) = (ids_of(id, span), span.from.as_ref(), span.to.as_deref().unwrap_or_default());
+        self.visit(sql::SCORES, params![id, from, next, to], |row| Ok((blob(row, 0)?, score(row, 1)?)), visit)
     }
 
     fn count_members(&mut self, id: Id, span: &Span<Place>) -> Done<u64> {

@@ -16,11 +16,14 @@ pub(super) const KINDS: [(i64, Kind); 5] =
     [(1, Kind::String), (2, Kind::Hash), (3, Kind::Set), (4, Kind::SortedSet), (5, Kind::List)];
 
 /// Creates the tables, where they are missing.
-const TABLES: [&str; 9] = [
+const TABLES: [&str; 10] = [
+    "CREATE TABLE IF NOT EXISTS _quorate_keys_generations (
+    generation INTEGER PRIMARY KEY, space INTEGER UNIQUE, keys INTEGER NOT NULL
+) STRICT",
     "CREATE TABLE IF NOT EXISTS _quorate_keys (
-    id INTEGER PRIMARY KEY, space INTEGER NOT NULL, key BLOB NOT NULL, kind INTEGER NOT NULL,
+    id INTEGER PRIMARY KEY, generation INTEGER NOT NULL, key BLOB NOT NULL, kind INTEGER NOT NULL,
     version INTEGER NOT NULL, expires_at INTEGER, due INTEGER, count INTEGER NOT NULL, volatile INTEGER NOT NULL,
-    head INTEGER NOT NULL, value BLOB NOT NULL, UNIQUE (space, key)
+    head INTEGER NOT NULL, value BLOB NOT NULL, UNIQUE (generation, key)
 ) STRICT",
     "CREATE TABLE IF NOT EXISTS _quorate_keys_elements (
     key_id INTEGER NOT NULL, field BLOB NOT NULL, version INTEGER NOT NULL, expires_at INTEGER, value BLOB NOT NULL,
@@ -74,11 +77,12 @@ macro_rules! time {
 /// Creates the views, where they are missing.
 const VIEWS: [&str; 5] = [
     concat!(
-        "CREATE VIEW IF NOT EXISTS quorate_keys AS SELECT space, key,
+        "CREATE VIEW IF NOT EXISTS quorate_keys AS SELECT g.space, key,
     CASE kind WHEN 1 THEN 'string' WHEN 2 THEN 'hash' WHEN 3 THEN 'set' WHEN 4 THEN 'sorted set' WHEN 5 THEN 'list' END
     AS type, version, ",
         time!("expires_at"),
-        " AS expires_at, CASE kind WHEN 1 THEN value END AS value FROM _quorate_keys k WHERE ",
+        " AS expires_at, CASE kind WHEN 1 THEN value END AS value FROM _quorate_keys k
+    JOIN _quorate_keys_generations g USING (generation) WHERE g.space IS NOT NULL AND ",
         is_alive!("expires_at"),
         " AND (volatile = 0 OR count > volatile OR EXISTS (SELECT 1 FROM _quorate_keys_elements e
     WHERE e.key_id = k.id AND e.expires_at IS NOT NULL AND ",
@@ -86,31 +90,35 @@ const VIEWS: [&str; 5] = [
         "))"
     ),
     concat!(
-        "CREATE VIEW IF NOT EXISTS quorate_hashes AS SELECT k.space, k.key, e.field, e.version, ",
+        "CREATE VIEW IF NOT EXISTS quorate_hashes AS SELECT g.space, k.key, e.field, e.version, ",
         time!("e.expires_at"),
-        " AS expires_at, e.value FROM _quorate_keys k JOIN _quorate_keys_elements e ON e.key_id = k.id
-    WHERE k.kind = 2 AND ",
+        " AS expires_at, e.value FROM _quorate_keys k JOIN _quorate_keys_generations g USING (generation)
+    JOIN _quorate_keys_elements e ON e.key_id = k.id
+    WHERE g.space IS NOT NULL AND k.kind = 2 AND ",
         is_alive!("k.expires_at"),
         " AND ",
         is_alive!("e.expires_at")
     ),
     concat!(
-        "CREATE VIEW IF NOT EXISTS quorate_sets AS SELECT k.space, k.key, e.field AS member, e.version, ",
+        "CREATE VIEW IF NOT EXISTS quorate_sets AS SELECT g.space, k.key, e.field AS member, e.version, ",
         time!("e.expires_at"),
-        " AS expires_at FROM _quorate_keys k JOIN _quorate_keys_elements e ON e.key_id = k.id
-    WHERE k.kind = 3 AND ",
+        " AS expires_at FROM _quorate_keys k JOIN _quorate_keys_generations g USING (generation)
+    JOIN _quorate_keys_elements e ON e.key_id = k.id
+    WHERE g.space IS NOT NULL AND k.kind = 3 AND ",
         is_alive!("k.expires_at"),
         " AND ",
         is_alive!("e.expires_at")
     ),
     concat!(
-        "CREATE VIEW IF NOT EXISTS quorate_sorted_sets AS SELECT k.space, k.key, m.member, m.score
-    FROM _quorate_keys k JOIN _quorate_keys_members m ON m.key_id = k.id WHERE k.kind = 4 AND ",
+        "CREATE VIEW IF NOT EXISTS quorate_sorted_sets AS SELECT g.space, k.key, m.member, m.score
+    FROM _quorate_keys k JOIN _quorate_keys_generations g USING (generation)
+    JOIN _quorate_keys_members m ON m.key_id = k.id WHERE g.space IS NOT NULL AND k.kind = 4 AND ",
         is_alive!("k.expires_at")
     ),
     concat!(
-        "CREATE VIEW IF NOT EXISTS quorate_lists AS SELECT k.space, k.key, i.position - k.head AS position, i.value
-    FROM _quorate_keys k JOIN _quorate_keys_items i ON i.key_id = k.id WHERE k.kind = 5 AND ",
+        "CREATE VIEW IF NOT EXISTS quorate_lists AS SELECT g.space, k.key, i.position - k.head AS position, i.value
+    FROM _quorate_keys k JOIN _quorate_keys_generations g USING (generation)
+    JOIN _quorate_keys_items i ON i.key_id = k.id WHERE g.space IS NOT NULL AND k.kind = 5 AND ",
         is_alive!("k.expires_at")
     ),
 ];

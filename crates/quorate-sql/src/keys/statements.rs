@@ -34,20 +34,40 @@ pub(super) const LAST_ID: &str = "SELECT last FROM _quorate_keys_ids WHERE id = 
 pub(super) const SET_LAST_ID: &str = "INSERT INTO _quorate_keys_ids (id, last) VALUES (1, ?1)
     ON CONFLICT (id) DO UPDATE SET last = excluded.last";
 
+pub(super) const COUNT_KEYS: &str = "SELECT keys FROM _quorate_keys_generations WHERE space = ?1";
+pub(super) const GROW_SPACE: &str = "UPDATE _quorate_keys_generations SET keys = keys + 1 WHERE space = ?1";
+/// A generation that has no row any more has no keys, so its number may be used again.
+pub(super) const ADD_SPACE: &str = "INSERT INTO _quorate_keys_generations (generation, space, keys)
+    VALUES ((SELECT ifnull(max(generation), 0) + 1 FROM _quorate_keys_generations), ?1, 1)";
+/// Takes the key with an id from the number of keys of its generation.
+pub(super) const SHRINK: &str = "UPDATE _quorate_keys_generations SET keys = keys - 1
+    WHERE generation = (SELECT generation FROM _quorate_keys WHERE id = ?1)";
+pub(super) const FORGET_EMPTY: &str = "DELETE FROM _quorate_keys_generations WHERE space IS NULL AND keys = 0";
+pub(super) const DETACH: &str = "UPDATE _quorate_keys_generations SET space = NULL WHERE space = ?1 AND keys > 0";
+pub(super) const FIRST_DETACHED: &str =
+    "SELECT id, kind, version, expires_at, due, count, volatile, head, x'' FROM _quorate_keys WHERE generation =
+    (SELECT generation FROM _quorate_keys_generations WHERE space IS NULL ORDER BY generation LIMIT 1)
+    ORDER BY key LIMIT 1";
+
 pub(super) const FIND_KEY: &str = "SELECT id, kind, version, expires_at, due, count, volatile, head, value
-    FROM _quorate_keys WHERE space = ?1 AND key = ?2";
+    FROM _quorate_keys
+    WHERE generation = (SELECT generation FROM _quorate_keys_generations WHERE space = ?1) AND key = ?2";
 pub(super) const KEY: &str = "SELECT id, kind, version, expires_at, due, count, volatile, head, value, key, space
-    FROM _quorate_keys WHERE id = ?1";
+    FROM _quorate_keys JOIN _quorate_keys_generations USING (generation) WHERE id = ?1 AND space IS NOT NULL";
 pub(super) const KEYS: Ordered = ordered!(
-    "SELECT id, kind, version, expires_at, due, count, volatile, head, value, key
-    FROM _quorate_keys WHERE (space, key) >= (?1, ?2) AND (space, key) < (?3, ?4)" by "space", "key"
+    "SELECT id, kind, version, expires_at, due, count, volatile, head, value, key FROM _quorate_keys
+    WHERE (generation, key) >= ((SELECT generation FROM _quorate_keys_generations WHERE space = ?1), ?2)
+    AND (generation, key) < ((SELECT generation + ?3 FROM _quorate_keys_generations WHERE space = ?1), ?4)"
+    by "generation", "key"
 );
 pub(super) const ADD_KEY: &str = "INSERT INTO _quorate_keys
-    (id, space, key, kind, version, expires_at, due, count, volatile, head, value)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+    (id, generation, key, kind, version, expires_at, due, count, volatile, head, value)
+    VALUES (?1, (SELECT generation FROM _quorate_keys_generations WHERE space = ?2), ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10,
+    ?11)";
 pub(super) const UPDATE_KEY: &str = "UPDATE _quorate_keys
     SET version = ?2, expires_at = ?3, due = ?4, count = ?5, volatile = ?6, head = ?7, value = ?8 WHERE id = ?1";
-pub(super) const RENAME_KEY: &str = "UPDATE _quorate_keys SET space = ?2, key = ?3 WHERE id = ?1";
+pub(super) const RENAME_KEY: &str = "UPDATE _quorate_keys
+    SET generation = (SELECT generation FROM _quorate_keys_generations WHERE space = ?2), key = ?3 WHERE id = ?1";
 pub(super) const REMOVE_KEY: &str = "DELETE FROM _quorate_keys WHERE id = ?1";
 
 pub(super) const ELEMENT: &str =
@@ -73,6 +93,8 @@ pub(super) const MEMBERS: Ordered = ordered!(
     WHERE (key_id, score, member) >= (?1, ?2, ?3) AND (key_id, score, member) < (?4, ?5, ?6)"
     by "key_id", "score", "member"
 );
+pub(super) const SCORES: &str = "SELECT member, score FROM _quorate_keys_members
+    WHERE (key_id, member) >= (?1, ?2) AND (key_id, member) < (?3, ?4) ORDER BY key_id, member";
 pub(super) const COUNT_MEMBERS: &str = "SELECT count(*) FROM _quorate_keys_members
     WHERE (key_id, score, member) >= (?1, ?2, ?3) AND (key_id, score, member) < (?4, ?5, ?6)";
 pub(super) const PUT_MEMBER: &str = "INSERT INTO _quorate_keys_members (key_id, member, score)

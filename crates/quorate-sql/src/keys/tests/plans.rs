@@ -7,6 +7,8 @@ use super::Files;
 use crate::keys::statements as sql;
 
 const ROWID: &str = "INTEGER PRIMARY KEY (rowid=?)";
+/// How a statement finds the generation of a space.
+const SPACE: &str = "INDEX sqlite_autoindex__quorate_keys_generations_1 (space=?)";
 
 fn plan(conn: &Connection, sql: &str) -> String {
     let mut statement = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
@@ -24,13 +26,13 @@ fn span(index: &str, columns: &str) -> String {
 #[test]
 fn rows_are_sought_in_an_index() {
     let conn = Files::new().connect();
-    let name = "INDEX sqlite_autoindex__quorate_keys_1 (space=? AND key=?)";
+    let name = "INDEX sqlite_autoindex__quorate_keys_1 (generation=? AND key=?)";
     let place = "COVERING INDEX sqlite_autoindex__quorate_keys_members_2";
     let expiry = |columns| format!("COVERING INDEX _quorate_keys_expiry (key_id=? AND expires_at{columns}?)");
     let block = "PRIMARY KEY (key_id=? AND level=? AND score=? AND member=?)";
     let blocks = span("PRIMARY KEY", "key_id,level,score,member");
     let ordered = [
-        (&sql::KEYS, "keys", span("INDEX sqlite_autoindex__quorate_keys_1", "space,key")),
+        (&sql::KEYS, "keys", span("INDEX sqlite_autoindex__quorate_keys_1", "generation,key")),
         (&sql::ELEMENTS, "keys_elements", span("PRIMARY KEY", "key_id,field")),
         (&sql::EXPIRIES, "keys_elements", expiry(">")),
         (&sql::MEMBERS, "keys_members", span(place, "key_id,score,member")),
@@ -42,6 +44,12 @@ fn rows_are_sought_in_an_index() {
     };
     let others = [
         (sql::FIND_KEY, "keys", name),
+        (sql::GROW_SPACE, "keys_generations", SPACE),
+        (sql::DETACH, "keys_generations", SPACE),
+        (sql::COUNT_KEYS, "keys_generations", SPACE),
+        (sql::FORGET_EMPTY, "keys_generations", SPACE),
+        (sql::SHRINK, "keys_generations", ROWID),
+        (sql::FIRST_DETACHED, "keys", "INDEX sqlite_autoindex__quorate_keys_1 (generation=?)"),
         (sql::KEY, "keys", ROWID),
         (sql::LAST_ID, "keys_ids", ROWID),
         (sql::UPDATE_KEY, "keys", ROWID),
@@ -52,6 +60,7 @@ fn rows_are_sought_in_an_index() {
         (sql::COUNT_EXPIRED, "keys_elements", &expiry("<")),
         (sql::SCORE, "keys_members", "PRIMARY KEY (key_id=? AND member=?)"),
         (sql::REMOVE_MEMBER, "keys_members", "PRIMARY KEY (key_id=? AND member=?)"),
+        (sql::SCORES, "keys_members", &span("PRIMARY KEY", "key_id,member")),
         (sql::COUNT_MEMBERS, "keys_members", &span(place, "key_id,score,member")),
         (sql::SUM_BLOCKS, "keys_blocks", &blocks),
         (sql::REMOVE_BLOCK, "keys_blocks", block),
@@ -62,7 +71,13 @@ fn rows_are_sought_in_an_index() {
     ];
     let others = others.into_iter().map(|(sql, table, by)| (sql, table, by.to_owned()));
     for (sql, table, by) in ordered.into_iter().flat_map(both).chain(others) {
-        assert_eq!(plan(&conn, sql), format!("SEARCH _quorate_{table} USING {by}"), "{sql}");
+        let plan = plan(&conn, sql);
+        let (own, others) = plan.split_once("; ").unwrap_or((&plan, ""));
+        assert_eq!(own, format!("SEARCH _quorate_{table} USING {by}"), "{sql}");
+        // The generation of the space or of the key.
+        for step in others.split("; ").filter(|step| !step.is_empty() && !step.contains("SUBQUERY")) {
+            assert!(step.starts_with("SEARCH _quorate_keys") && step.ends_with("=?)"), "{sql}: {step}");
+        }
     }
 }
 
