@@ -118,6 +118,7 @@ macro_rules! kinds {
 kinds! {
     Key(KeyCommand);
     String(StringCommand);
+    Bits(BitCommand);
     Element(ElementCommand);
     Hash(HashCommand);
     Set(SetCommand);

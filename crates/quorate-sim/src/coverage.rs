@@ -91,6 +91,7 @@ const HAPPENINGS: [&str; 44] = [
     CONFLICT,
     PIPELINE,
     PIPELINE_ENDED,
+    KEYS,
     INTERACTIVE,
     ABORTED,
     ROLLED_BACK,
@@ -146,6 +147,9 @@ pub const CONFLICT: &str = "transaction in conflict to the end";
 /// Pipelines, and those in which a statement ended the transaction.
 pub const PIPELINE: &str = "pipeline";
 pub const PIPELINE_ENDED: &str = "pipeline whose transaction ended";
+
+/// A batch of SQL and keys was acknowledged.
+pub const KEYS: &str = "batch of SQL and keys";
 
 /// Interactive transactions that committed, that the cluster aborted, that their clients rolled back, and that rolled
 /// back to a savepoint.

@@ -10,8 +10,10 @@ use quorate_env::{Instant, lock};
 use crate::history::History;
 
 pub mod items;
+mod keys;
 
 use items::Items;
+pub use keys::Keys;
 
 /// The highest age of the reads of bounded age.
 pub const AGE_MAX: Duration = Duration::from_secs(4);
@@ -34,6 +36,8 @@ pub enum Kind {
     Batch,
     /// Does what a batch does, in a pipeline in which other statements fail.
     Pipeline,
+    /// Inserts a row of `events`, and writes its number under keys, all in one batch.
+    Keys,
     /// Increments the client's counter of moves.
     Move,
     /// Increments the same counter in a transaction, which reads the counter and writes the next number.
@@ -110,6 +114,8 @@ pub struct Held {
     pub recorded: Vec<u64>,
     /// How often each statement that some nodes can't apply took effect, by number.
     pub ails: BTreeMap<i64, u64>,
+    /// What is held under keys.
+    pub keys: Keys,
     /// The counters of batches and of moves, by client.
     pub counters: BTreeMap<i64, (u64, u64)>,
 }
@@ -220,6 +226,9 @@ impl Ledger {
             if mirrors.as_slice() != if mirrors_rows(*kind) { rows.as_slice() } else { &[] } {
                 history.violation(format!("{kind:?} {key:?} drew {rows:?}, but its next statement got {mirrors:?}"));
             }
+            if *kind == Kind::Keys {
+                held.keys.written(*key, rows.len());
+            }
             let [batches, moves] = expected.entry(key.0).or_default();
             match (kind, end) {
                 // Each row comes with one increment of a counter, so the number of rows gives the value of the counter.
@@ -245,6 +254,7 @@ impl Ledger {
                 held.rows.len() + held.mirrors.len()
             ));
         }
+        held.keys.wrong().into_iter().for_each(|wrong| history.violation(wrong));
         if let Some(wrong) = wrong_migrations(&held, inner.migrations) {
             history.violation(wrong);
         }
@@ -291,7 +301,7 @@ impl Inner {
 
 /// Whether a write of this kind inserts a row of `events`.
 pub fn makes_row(kind: Kind) -> bool {
-    matches!(kind, Kind::Insert | Kind::Request | Kind::Batch | Kind::Pipeline | Kind::Interact)
+    matches!(kind, Kind::Insert | Kind::Request | Kind::Batch | Kind::Pipeline | Kind::Keys | Kind::Interact)
 }
 
 /// Whether a write of this kind gives its next statement what was drawn for its row.

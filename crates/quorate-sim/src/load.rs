@@ -23,6 +23,7 @@ use crate::ledger::{COMMON, End, Held, Key, Kind, Ledger};
 mod ails;
 mod bursts;
 mod items;
+mod keys;
 mod pipelines;
 mod reads;
 mod requests;
@@ -125,6 +126,7 @@ pub async fn held(sql: &Sql) -> Result<Held, Error> {
     held.steps = sql.query_as("SELECT number, before FROM steps ORDER BY rowid", ()).await?;
     let ails: Vec<(i64, i64)> = sql.query_as("SELECT number, count(*) FROM ails GROUP BY number", ()).await?;
     held.ails = ails.into_iter().map(|(number, found)| (number, count(found))).collect();
+    held.keys = keys::held(sql).await?;
     let status = sql.migration_status(&Migrations::default()).await;
     let status = status.map_err(|error| match error {
         MigrateError::Database(error) => error,
@@ -271,7 +273,7 @@ impl Writer {
 
     /// Does one write, and sometimes a read that must see it.
     async fn step(&mut self, sql: &Sql) {
-        let kind = match self.rng.below(20) {
+        let kind = match self.rng.below(22) {
             0..6 => Kind::Insert,
             6..8 => Kind::Request,
             8 => Kind::Pipeline,
@@ -279,6 +281,7 @@ impl Writer {
             13..15 => Kind::Move,
             15..18 => Kind::Transact,
             18 => Kind::Interact,
+            19..21 => Kind::Keys,
             _ => Kind::Broken,
         };
         let key = self.next_key();
@@ -319,7 +322,10 @@ impl Writer {
             Err(Error::Failed(failure)) if failure.kind == FailureKind::Rejected && self.cluster.may_reject() => {
                 End::NotDone
             }
-            Err(Error::Failed(failure)) if kind == Kind::Request && failure.kind == FailureKind::Unsupported => {
+            // Not all members understand it yet.
+            Err(Error::Failed(failure))
+                if matches!(kind, Kind::Request | Kind::Keys) && failure.kind == FailureKind::Unsupported =>
+            {
                 End::NotDone
             }
             Err(Error::Unknown(_)) => End::Unknown,
@@ -368,6 +374,7 @@ impl Writer {
             }
             Kind::Request => self.request(sql, number, body).await,
             Kind::Pipeline => self.pipeline(sql, number, body).await,
+            Kind::Keys => self.keys(sql, number, body).await,
             Kind::Move => {
                 let update = "UPDATE totals SET moves = moves + 1, moved = julianday('now') WHERE client = ?";
                 Ok((sql.execute(update, (self.client,)).await?.position, None))
