@@ -2,7 +2,8 @@
 
 use std::task::{Wake, Waker};
 
-use quorate_model::Appointment;
+use quorate_model::keys::{KeyCommand, KeysCommand};
+use quorate_model::{Command, SpaceCommand};
 
 use super::*;
 use crate::Engine;
@@ -83,9 +84,10 @@ fn an_entry_of_a_newer_version_stops_the_store_after_the_entries_before_it() {
     let disk = Arc::new(SimDisk::new(1));
     let store = MemoryStore::open(disk, dir(), IDENTITY, FORMAT_LEVEL - 1, options()).unwrap();
     let session = |index| proposal(index, None, vec![ControlCommand::OpenSession.into()]);
-    let newest = ControlCommand::Appoint(Appointment { node: None, expected: 0 });
+    let command = KeysCommand::Key(KeyCommand::Describe { key: "key".into() });
+    let newest = Command::Keys(SpaceCommand { space: 0, command });
     assert_eq!(newest.level(), FORMAT_LEVEL);
-    let entries = [session(0), session(1), proposal(2, None, vec![newest.into()]), session(3)];
+    let entries = [session(0), session(1), proposal(2, None, vec![newest]), session(3)];
     let calls = hand_over(&store, &entries);
     let counts: Vec<_> = calls.iter().map(|call| call.as_ref().ok().map(Vec::len)).collect();
     assert_eq!(counts, [Some(2), None], "{calls:?}");
