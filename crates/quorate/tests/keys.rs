@@ -20,6 +20,7 @@ use futures_util::TryStreamExt;
 use quorate::keys::{
     AddOptions, Change, Condition, End, ExpiryCondition, KeyInfo, Kind, SetOperation, StringCommand, Version, Which,
 };
+use quorate::users::UserRole;
 use quorate::{Error, Failure, FailureKind, Keys, Level, Sql, params, steps};
 use support::on_both;
 
@@ -255,6 +256,19 @@ fn what_a_batch_returns_is_bounded() {
         let refused = failure(sql.batch(steps).await);
         assert_eq!((refused.kind, refused.command), (FailureKind::TooBig, Some(2)));
         assert_eq!(keys.exist(["n", "large"]).await?, 1);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_user_who_may_only_read_reads_keys() {
+    on_both(|sql| async move {
+        keys(&sql).set("a", "1").await?;
+        let reader = keys(&sql).with_role(UserRole::Read);
+        assert_eq!(reader.get("a").await?, some("1"));
+        assert!(matches!(reader.increment("a", 1).await, Err(Error::Forbidden(_))));
+        // As a write it would be an entry of the log.
+        assert!(matches!(reader.get("a").with_position().await, Err(Error::Forbidden(_))));
         Ok(())
     });
 }
