@@ -22,7 +22,7 @@ use rusqlite::{Params, Row, params};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::ffi::database::Database;
-use crate::usage::{self, NoMemory};
+use crate::usage::{LARGE, NoMemory, copy_uncounted};
 
 pub(crate) mod schema;
 mod statements;
@@ -96,6 +96,15 @@ impl<'a, N> KeyTables<'a, N> {
         Ok(())
     }
 
+    /// Runs a statement that puts a value into a row, and does not keep the memory of a large one.
+    fn put(&mut self, sql: &'static str, params: impl Params, value: &Bytes) -> Done<()> {
+        self.change(sql, params)?;
+        if value.len() >= LARGE {
+            self.database.drop_values(sql)?;
+        }
+        Ok(())
+    }
+
     fn first<R>(
         &mut self,
         sql: &'static str,
@@ -152,14 +161,15 @@ impl<N> Tables for KeyTables<'_, N> {
         let (key, value) = (key.as_ref(), row.value.as_ref());
         self.enter(space)?;
         let values = params![id, space, key, kind, version, expires_at, due, count, volatile, row.head, value];
-        self.change(sql::ADD_KEY, values)
+        self.put(sql::ADD_KEY, values, &row.value)
     }
 
     fn update_key(&mut self, row: &KeyRow) -> Done<()> {
         let [version, count, volatile] = numbers_of(row);
         let [expires_at, due] = times_of(row);
         let (id, value) = (row.id.cast_signed(), row.value.as_ref());
-        self.change(sql::UPDATE_KEY, params![id, version, expires_at, due, count, volatile, row.head, value])
+        let values = params![id, version, expires_at, due, count, volatile, row.head, value];
+        self.put(sql::UPDATE_KEY, values, &row.value)
     }
 
     fn rename_key(&mut self, id: Id, space: Space, key: &Bytes) -> Done<()> {
@@ -199,8 +209,8 @@ impl<N> Tables for KeyTables<'_, N> {
 
     fn put_element(&mut self, id: Id, field: &Bytes, element: &Element) -> Done<()> {
         let (version, expires_at) = (element.version.0.cast_signed(), element.expires_at.map(u64::cast_signed));
-        let (field, value) = (field.as_ref(), element.value.as_ref());
-        self.change(sql::PUT_ELEMENT, params![id.cast_signed(), field, version, expires_at, value])
+        let values = params![id.cast_signed(), field.as_ref(), version, expires_at, element.value.as_ref()];
+        self.put(sql::PUT_ELEMENT, values, &element.value)
     }
 
     fn remove_element(&mut self, id: Id, field: &[u8]) -> Done<()> {
@@ -284,7 +294,7 @@ impl<N> Tables for KeyTables<'_, N> {
     }
 
     fn put_item(&mut self, id: Id, position: i64, value: &Bytes) -> Done<()> {
-        self.change(sql::PUT_ITEM, params![id.cast_signed(), position, value.as_ref()])
+        self.put(sql::PUT_ITEM, params![id.cast_signed(), position, value.as_ref()], value)
     }
 
     fn remove_item(&mut self, id: Id, position: i64) -> Done<()> {
@@ -385,9 +395,10 @@ fn optional(row: &Row<'_>, column: usize) -> Done<Option<u64>> {
     Ok(row.get::<_, Option<i64>>(column)?.map(i64::cast_unsigned))
 }
 
+/// Reads a blob. The logic bounds what a command reads, and drops what is not its reply before the next one.
 fn blob(row: &Row<'_>, column: usize) -> Done<Bytes> {
     let bytes = row.get_ref(column)?.as_blob().map_err(rusqlite::Error::from)?;
-    Ok(usage::copy(bytes)?.into())
+    Ok(copy_uncounted(bytes)?.into())
 }
 
 #[cold]

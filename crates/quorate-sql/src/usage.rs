@@ -34,7 +34,7 @@ mod temp;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub(crate) use buffer::{Buffer, NoMemory, copy, push};
+pub(crate) use buffer::{Buffer, NoMemory, copy, copy_uncounted, push};
 pub use temp::{TEMP_BYTES_DEFAULT, TEMP_BYTES_PER_QUERY_DEFAULT, TempOptions};
 pub(crate) use temp::{Temp, TempFile, TempSpace};
 

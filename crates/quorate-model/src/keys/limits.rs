@@ -14,8 +14,9 @@ pub const KEY_BYTES_MAX: usize = 64 << 10;
 /// The most bytes of a field of a hash, or a member of a set or a sorted set.
 pub const FIELD_BYTES_MAX: usize = 64 << 10;
 
-/// The most bytes of a value: of a string, of a field, or of an item of a list.
-pub const VALUE_BYTES_MAX: usize = 16 << 20;
+/// The most bytes of a value: of a string, of a field, or of an item of a list. With the longest key or field it makes
+/// a row, and SQLite refuses one that is longer than [`VALUE_BYTES_MAX`](crate::limits::VALUE_BYTES_MAX).
+pub const VALUE_BYTES_MAX: usize = crate::limits::VALUE_BYTES_MAX - (128 << 10);
 
 /// The latest time of an expiry, in nanoseconds since 1970: what an engine can store.
 pub const TIME_MAX: u64 = i64::MAX as u64;

@@ -60,6 +60,11 @@ impl<T> Database<T> {
         self.own(sql)?.execute(params)
     }
 
+    /// Drops the values of the last run of one of the store's own statements, which SQLite keeps until the next run.
+    pub(crate) fn drop_values(&mut self, sql: &'static str) -> rusqlite::Result<()> {
+        self.own(sql).map(Statement::clear_bindings)
+    }
+
     /// Runs one of the store's own statements, and returns its rows.
     pub(crate) fn rows(&mut self, sql: &'static str, params: impl Params) -> rusqlite::Result<Rows<'_>> {
         self.own(sql)?.query(params)

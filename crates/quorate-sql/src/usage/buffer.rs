@@ -79,9 +79,13 @@ pub(crate) fn copy(bytes: &[u8]) -> Result<Vec<u8>, NoMemory> {
     if counts > 0 && !grow(counts) {
         return Err(NoMemory);
     }
+    copy_uncounted(bytes).inspect_err(|_| shrink(counts))
+}
+
+/// Returns a copy whose memory counts as nobody's, because other limits bound it.
+pub(crate) fn copy_uncounted(bytes: &[u8]) -> Result<Vec<u8>, NoMemory> {
     let mut copy = Vec::new();
     copy.try_reserve_exact(bytes.len()).map_err(|_| {
-        shrink(counts);
         refused(Refusal::System);
         NoMemory
     })?;

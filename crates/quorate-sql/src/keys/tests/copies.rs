@@ -130,7 +130,8 @@ fn a_verification_compares_the_keys() {
     let Some(Verification::Done(hashes)) = verified else { panic!("{verified:?}") };
     let reader = connection::open_reader(&store.generation(), 1 << 20).unwrap();
     assert_eq!(*hashes, logical_hash::by_table(&reader).unwrap().into_iter().collect());
-    let tables = ["", "_due", "_elements", "_ids", "_items", "_members"].map(|name| format!("_quorate_keys{name}"));
+    let tables = ["", "_due", "_elements", "_generations", "_ids", "_items", "_members"];
+    let tables = tables.map(|name| format!("_quorate_keys{name}"));
     assert!(tables.iter().eq(hashes.keys().filter(|name| name.starts_with("_quorate_keys"))), "{hashes:?}");
 }
 

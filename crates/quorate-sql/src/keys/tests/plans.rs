@@ -95,11 +95,11 @@ fn views_are_searched_by_the_name_of_a_key_and_of_what_is_in_it() {
     for (view, column, alias) in inside {
         let query = format!("SELECT * FROM quorate_{view} WHERE space = ?1 AND key = ?2 AND {column} = ?3");
         let (plan, row) = (plan(&conn, &query), format!("SEARCH {alias} USING PRIMARY KEY (key_id=? AND "));
-        assert!(plan.contains("(space=? AND key=?)") && plan.contains(&row), "{plan}");
+        assert!(plan.contains("(generation=? AND key=?)") && plan.contains(&row), "{plan}");
     }
     for view in ["keys", "lists"] {
         let plan = plan(&conn, &format!("SELECT * FROM quorate_{view} WHERE space = ?1 AND key = ?2"));
-        assert!(plan.contains("(space=? AND key=?)") && !plan.contains("SCAN"), "{plan}");
+        assert!(plan.contains("(generation=? AND key=?)") && !plan.contains("SCAN"), "{plan}");
     }
 }
 

@@ -10,6 +10,7 @@ use quorate_model::StoreFault;
 use super::{Files, get, one_of_each, run_at, set};
 use crate::ffi::database::Database;
 use crate::keys::{Ended, KeyTables};
+use crate::usage::{Scope, Temp, WRITER_MEMORY_MAX};
 
 fn all_keys(database: &mut Database<()>) -> Vec<(Bytes, KeyRow)> {
     let mut all = Vec::new();
@@ -109,4 +110,43 @@ fn rows_that_can_t_be_right_are_damage() {
     let ended = Keys::new(&mut KeyTables::of(&mut database), &mut context, 0).run(&get("key")).unwrap_err();
     let Ended::Fault(StoreFault::Damaged(text)) = ended else { panic!("{ended:?}") };
     assert_eq!(text, "the tables of keys: a key holds the kind 9, which does not exist");
+}
+
+#[test]
+fn the_longest_key_and_field_hold_the_longest_value() {
+    let mut database = Files::new().open();
+    let long = |bytes: usize| Bytes::from(vec![7; bytes]);
+    let (key, value) = (long(limits::KEY_BYTES_MAX), long(limits::VALUE_BYTES_MAX));
+    let (condition, expiry) = (Condition::Always, Expiry::At(limits::TIME_MAX));
+    let set = StringCommand::Set { key: key.clone(), value: value.clone(), condition, expiry, get: false };
+    run_at(&mut database, 1, KeysCommand::String(set)).unwrap();
+    let fields = vec![(long(limits::FIELD_BYTES_MAX), value.clone())];
+    let hash = HashCommand::Set { key: "hash".into(), fields, condition: Condition::Always, expiry };
+    run_at(&mut database, 2, KeysCommand::Hash(hash)).unwrap();
+    let push = ListCommand::Push { key: "list".into(), values: vec![value], end: End::Left, existing: false };
+    run_at(&mut database, 3, KeysCommand::List(push)).unwrap();
+    let members = vec![(1.5, long(limits::FIELD_BYTES_MAX))];
+    let options = AddOptions::default();
+    let add = SortedSetCommand::Add { key: "sorted".into(), members, options, count_changed: false };
+    run_at(&mut database, 4, KeysCommand::SortedSet(add)).unwrap();
+    let rename = KeyCommand::Rename { key: "hash".into(), to_space: 1, to: key, replace: true };
+    run_at(&mut database, 5, KeysCommand::Key(rename)).unwrap();
+}
+
+/// The memory that counts as a batch's would be used up.
+#[test]
+fn what_a_command_reads_does_not_count_for_later_ones() {
+    let files = Files::new();
+    let mut database = files.open();
+    let temp = Temp::of_reader(files.generations.current().temp());
+    let _scope = Scope::write(0, &temp);
+    let value = Bytes::from(vec![7; limits::VALUE_BYTES_MAX]);
+    let (key, condition, expiry) = (Bytes::from("large"), Condition::Always, Expiry::Never);
+    let set = StringCommand::Set { key, value: value.clone(), condition, expiry, get: false };
+    for now in 0..4 {
+        run_at(&mut database, now, KeysCommand::String(set.clone())).unwrap();
+    }
+    for now in 0..(WRITER_MEMORY_MAX / value.len() + 2) as u64 {
+        assert_eq!(run_at(&mut database, now, get("large")), Ok(KeysReply::Value(value.clone())));
+    }
 }
