@@ -51,6 +51,50 @@ fn a_killed_process_loses_nothing_that_the_next_one_finds() {
     assert_eq!(world.restored(), "a,b,c");
 }
 
+/// A small disk (tmpfs), mounted until it is dropped.
+struct Disk(String);
+
+impl Disk {
+    /// Mounts it; `None` if this process must not mount anything.
+    fn mount(at: &str) -> Option<Self> {
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m", "tmpfs", at]).status();
+        let is_mounted = mounted.is_ok_and(|status| status.success());
+        if !is_mounted {
+            eprintln!("skipped: only a user who may mount a disk can fill one");
+        }
+        is_mounted.then(|| Self(at.to_owned()))
+    }
+
+    fn grow(&self) {
+        let grown = Command::new("mount").args(["-o", "remount,size=64m", &self.0]).status();
+        assert!(grown.unwrap().success());
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").args(["--lazy", &self.0]).status();
+    }
+}
+
+#[test]
+fn a_full_disk_of_the_archive_stops_no_write_and_loses_nothing_once_it_has_room() {
+    let world = World::new();
+    let Some(disk) = Disk::mount(&world.path("archive")) else { return };
+    world.write("a");
+    let mut side_car = Lines::of(replicate(&world, &[]));
+    support::wait_until("a first boundary", || world.has_boundary());
+    for _ in 0..10 {
+        world.application.execute("INSERT INTO t VALUES (hex(randomblob(200000)))", []).unwrap();
+    }
+    side_car.until("No space left on device");
+    world.write("b");
+    disk.grow();
+    side_car.until("is archived again");
+    let written = values(Path::new(&world.path("app.db")));
+    support::wait_until("the last row in the archive", || world.restored() == written);
+}
+
 #[test]
 fn stock_litestream_restores_the_archive() {
     let Some(litestream) = litestream("0.5") else { return };
