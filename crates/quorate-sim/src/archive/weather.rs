@@ -11,8 +11,8 @@ use quorate_env::{Instant, Rng};
 const USUAL_MILLIS: u64 = 30;
 const SLOW_MILLIS: u64 = 2_500;
 
-/// How long the store is away at most, in milliseconds.
-const AWAY_MILLIS: u64 = 4_000;
+/// How long the store is away at most, in milliseconds; drawn for each seed.
+const AWAY_MILLIS: [u64; 4] = [4_000, 4_000, 4_000, 60_000];
 
 /// How many times more goes wrong during faults.
 const STORM: f64 = 4.0;
@@ -23,10 +23,12 @@ pub(super) struct Weather {
     is_storm: bool,
     /// Until when the store refuses everything.
     away: Option<Instant>,
-    /// How probable it is that a request fails in one of two ways, that it is slow, and that the store goes away.
+    /// How probable it is that a request fails in one of two ways, that it is slow, and that the store goes away, and
+    /// for how long it is away at most.
     fails: f64,
     slow: f64,
     leaves: f64,
+    away_millis: u64,
 }
 
 impl Weather {
@@ -37,7 +39,9 @@ impl Weather {
                 let at = usize::try_from(rng.below(choices.len() as u64)).unwrap_or(0);
                 choices.get(at).copied().unwrap_or_default()
             });
-        Self { rng, is_storm: false, away: None, fails, slow, leaves }
+        let away = usize::try_from(rng.below(AWAY_MILLIS.len() as u64)).unwrap_or(0);
+        let away_millis = AWAY_MILLIS.get(away).copied().unwrap_or_default();
+        Self { rng, is_storm: false, away: None, fails, slow, leaves, away_millis }
     }
 
     pub fn storm(&mut self, is_storm: bool) {
@@ -49,7 +53,7 @@ impl Weather {
         let factor = if self.is_storm { STORM } else { 1.0 };
         let now = Instant::now();
         if self.rng.chance(self.leaves * factor) {
-            self.away = now.checked_add(Duration::from_millis(self.rng.below(AWAY_MILLIS)));
+            self.away = now.checked_add(Duration::from_millis(self.rng.below(self.away_millis)));
         }
         let is_away = self.away.is_some_and(|until| now < until);
         let (before, after) = (self.time(factor), self.time(factor));
