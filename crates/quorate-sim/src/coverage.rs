@@ -83,7 +83,7 @@ pub struct Coverage {
 }
 
 /// What a run of many seeds must have met in addition to faults.
-const HAPPENINGS: [&str; 44] = [
+const HAPPENINGS: [&str; 45] = [
     WORK_RIGHT,
     WORK_WRONG,
     TRANSACTION,

@@ -217,6 +217,7 @@ impl Ledger {
     pub fn check(&self, mut held: Held, history: &History) {
         let inner = self.inner();
         let mut expected: BTreeMap<i64, [(u64, u64); 2]> = BTreeMap::new();
+        let mut with_keys: BTreeMap<Key, u64> = BTreeMap::new();
         for (key, (kind, end)) in &inner.writes {
             let rows = held.rows.remove(key).unwrap_or_default();
             if let Some(wrong) = wrong_rows(*kind, *end, &rows) {
@@ -226,8 +227,8 @@ impl Ledger {
             if mirrors.as_slice() != if mirrors_rows(*kind) { rows.as_slice() } else { &[] } {
                 history.violation(format!("{kind:?} {key:?} drew {rows:?}, but its next statement got {mirrors:?}"));
             }
-            if *kind == Kind::Keys {
-                held.keys.written(*key, rows.len());
+            if *kind == Kind::Keys && !rows.is_empty() {
+                with_keys.insert(*key, u64::try_from(rows.len()).unwrap_or(u64::MAX));
             }
             let [batches, moves] = expected.entry(key.0).or_default();
             match (kind, end) {
@@ -254,7 +255,7 @@ impl Ledger {
                 held.rows.len() + held.mirrors.len()
             ));
         }
-        held.keys.wrong().into_iter().for_each(|wrong| history.violation(wrong));
+        held.keys.wrong(&with_keys).into_iter().for_each(|wrong| history.violation(wrong));
         if let Some(wrong) = wrong_migrations(&held, inner.migrations) {
             history.violation(wrong);
         }
