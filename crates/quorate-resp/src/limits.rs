@@ -1,0 +1,27 @@
+//! The limits of the door.
+
+use quorate_keys::Space;
+
+/// The most arguments of a command, its name among them.
+pub const ARGUMENTS_MAX: usize = 128 << 10;
+
+/// The most bytes of an argument.
+pub const ARGUMENT_BYTES_MAX: usize = quorate_keys::limits::VALUE_BYTES_MAX;
+
+/// The most bytes of all arguments of a command together.
+pub const COMMAND_BYTES_MAX: usize = ARGUMENT_BYTES_MAX + (1 << 20);
+
+/// The most arguments of a command before the client has logged in.
+pub const LOGIN_ARGUMENTS_MAX: usize = 10;
+
+/// The most bytes of an argument before the client has logged in.
+pub const LOGIN_ARGUMENT_BYTES_MAX: usize = 16 << 10;
+
+/// The most bytes of a command that is written as one line, and of a line that holds a length.
+pub const LINE_BYTES_MAX: usize = 64 << 10;
+
+/// The databases that keep keys durably: those below this one.
+pub const DATABASES: Space = 8;
+
+/// The databases that will be caches: those from [`DATABASES`] to below this one.
+pub const CACHES_END: Space = 16;
