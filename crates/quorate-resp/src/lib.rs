@@ -1,16 +1,44 @@
 //! The door of Quorate for the clients of Redis: RESP 2 and 3.
 //!
+//! A [`Door`] is what a connection is, without its I/O. Bytes go in, and become a [`Batch`]; a batch asks the store by
+//! [`Job`]s, takes the answers, and becomes bytes for the client:
+//!
+//! 1. [`Reader`] takes requests from the bytes.
+//! 2. `table` finds the row of each command; its function reads the arguments and makes a plan: the commands for the
+//!    store, and how their answers become a [`Frame`]. Or the connection replies by itself.
+//! 3. The plans of requests that arrived together are a batch, and its writes one job.
+//!
 //! # Invariants
 //!
-//! - Nothing here does I/O: bytes come in, and work for the store and replies come out.
+//! - Nothing here does I/O, reads a clock or draws at random.
+//! - Each request has its reply, in the order of the requests; each command sees what those before it wrote.
 //! - No input causes a panic. What is held for a client is limited by named constants.
 
 #![forbid(unsafe_code)]
 
+mod args;
+mod batch;
+mod commands;
+mod connection;
+mod cursors;
+#[doc(hidden)]
+pub mod differential;
+mod door;
+mod error;
 mod frame;
+mod glob;
 pub mod limits;
 mod number;
+mod plan;
+mod replies;
 mod request;
+mod table;
 
+pub use args::Moment;
+pub use batch::{Answered, Batch, Job, Premise};
+pub use connection::{Connection, Host, Role};
+pub use cursors::Cursors;
+pub use door::Door;
 pub use frame::{Frame, Protocol};
+pub use plan::{Answers, Unit, Until};
 pub use request::{ProtocolError, Reader};

@@ -25,3 +25,21 @@ pub const DATABASES: Space = 8;
 
 /// The databases that will be caches: those from [`DATABASES`] to below this one.
 pub const CACHES_END: Space = 16;
+
+/// The most requests that are done together.
+pub const BATCH_REQUESTS_MAX: usize = 1 << 10;
+
+/// The most commands of a transaction.
+pub const TRANSACTION_COMMANDS_MAX: usize = 10_000;
+
+/// The most bytes of the arguments of all commands of a transaction.
+pub const TRANSACTION_BYTES_MAX: usize = COMMAND_BYTES_MAX;
+
+/// The most keys that a transaction depends on.
+pub const WATCHED_KEYS_MAX: usize = 1_000;
+
+/// The most channels and patterns of a connection.
+pub const SUBSCRIPTIONS_MAX: usize = 10_000;
+
+/// The most bytes of what a client says of itself: a name, or a version.
+pub const LABEL_BYTES_MAX: usize = 256;

@@ -1,0 +1,314 @@
+//! The requests of a client that arrived together, and what is still to be done for them.
+//!
+//! # Invariants
+//!
+//! - What a request reads was written by all requests before it, and by none after it, but for the further pages of a
+//!   reply that has several.
+//! - There are at most three jobs, and one more for each further page: what is read before the first write; the writes,
+//!   with what is read between them; and what is read after the last write.
+
+use bytes::{Bytes, BytesMut};
+use quorate_keys::{Space, Version};
+
+use crate::connection::Role;
+use crate::frame::{Frame, Protocol};
+use crate::plan::{Answers, Finish, Outcome, Plan, Unit};
+
+/// A key with the version that it must have, or none if it must be missing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Premise {
+    /// The space of the key.
+    pub space: Space,
+    /// The key.
+    pub key: Bytes,
+    /// Its version.
+    pub version: Option<Version>,
+}
+
+/// What is to be done for a batch.
+#[derive(Debug)]
+pub enum Job {
+    /// The store is asked for units, one after the other, if the premises hold.
+    Keys {
+        /// Whether any unit may change keys; then they are proposed together.
+        is_write: bool,
+        /// What has to hold before the first one, for any of them to run.
+        premises: Vec<Premise>,
+        /// The units.
+        units: Vec<Unit>,
+    },
+    /// A user logs in.
+    Login {
+        /// The name.
+        user: Bytes,
+        /// The password, or the token.
+        password: Bytes,
+    },
+    /// An event is published.
+    Publish {
+        /// The channel.
+        channel: Bytes,
+        /// What is said.
+        payload: Bytes,
+    },
+}
+
+/// What came of a job.
+#[derive(Debug)]
+pub enum Answered {
+    /// The answers of each unit.
+    Units(Vec<Answers>),
+    /// A premise did not hold, so nothing ran.
+    Conflict,
+    /// The role of the user, if the password is right.
+    Login(Option<Role>),
+    /// How many listeners of this node got the event.
+    Published(u64),
+    /// The job failed as a whole, with this error, its code in front.
+    Failed(String),
+}
+
+/// What a request asks for.
+#[derive(Debug)]
+pub enum Step {
+    /// It has its replies: one, but for subscriptions.
+    Replies(Vec<Frame>),
+    /// The store is asked.
+    Plan(Plan),
+    /// A transaction.
+    Exec(Vec<Premise>, Vec<Part>),
+    /// A user logs in, and perhaps changes the protocol.
+    Login {
+        /// The name.
+        user: Bytes,
+        /// The password, or the token.
+        password: Bytes,
+        /// What HELLO asks for.
+        hello: Option<Hello>,
+    },
+    /// An event is published.
+    Publish(Bytes, Bytes),
+}
+
+/// What HELLO asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// The version of the protocol.
+    pub protocol: Protocol,
+    /// The name of the connection.
+    pub name: Option<Bytes>,
+}
+
+impl From<Frame> for Step {
+    fn from(frame: Frame) -> Self {
+        Self::Replies(vec![frame])
+    }
+}
+
+/// A command of a request: a transaction has several.
+pub enum Part {
+    /// It has its reply.
+    Done(Frame),
+    /// The store is to be asked.
+    Open(Plan),
+    /// The store is being asked.
+    Asked(Finish),
+}
+
+impl std::fmt::Debug for Part {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Done(_) => "Done",
+            Self::Open(_) => "Open",
+            Self::Asked(_) => "Asked",
+        })
+    }
+}
+
+/// A request.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    /// How its reply is written.
+    pub protocol: Protocol,
+    /// Whether the client wants no reply.
+    pub is_muted: bool,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    Replies(Vec<Frame>),
+    Keys { is_exec: bool, premises: Vec<Premise>, parts: Vec<Part> },
+    Login { user: Bytes, password: Bytes, hello: Option<Hello> },
+    Publish(Bytes, Bytes),
+    LoggedIn { user: Bytes, role: Option<Role>, hello: Option<Hello> },
+}
+
+/// The requests of a client that arrived together.
+#[derive(Debug, Default)]
+pub struct Batch {
+    slots: Vec<Slot>,
+    /// Where the units of the job are that runs: which request, and which command of it.
+    asked: Vec<(usize, usize)>,
+    /// What the next transaction depends on.
+    pub(crate) watched: Vec<Premise>,
+}
+
+impl Batch {
+    pub(crate) fn push(&mut self, step: Step, protocol: Protocol, is_muted: bool) {
+        let state = match step {
+            Step::Replies(frames) => State::Replies(frames),
+            Step::Plan(plan) => State::Keys { is_exec: false, premises: Vec::new(), parts: vec![Part::Open(plan)] },
+            Step::Exec(premises, parts) => State::Keys { is_exec: true, premises, parts },
+            Step::Login { user, password, hello } => State::Login { user, password, hello },
+            Step::Publish(channel, payload) => State::Publish(channel, payload),
+        };
+        self.slots.push(Slot { protocol, is_muted, state });
+    }
+
+    /// Returns how many requests there are.
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Returns whether there are no requests.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// Returns what is to be done next, if anything. Its answer is to be given by [`Batch::answer`].
+    pub fn job(&mut self) -> Option<Job> {
+        for (place, slot) in self.slots.iter_mut().enumerate() {
+            match &slot.state {
+                State::Login { user, password, .. } => {
+                    self.asked = vec![(place, 0)];
+                    return Some(Job::Login { user: user.clone(), password: password.clone() });
+                }
+                State::Publish(channel, payload) if self.asked.is_empty() => {
+                    self.asked = vec![(place, 0)];
+                    return Some(Job::Publish { channel: channel.clone(), payload: payload.clone() });
+                }
+                _ => {}
+            }
+        }
+        let writes = |slot: &Slot| slot.open().any(|plan| plan.is_write);
+        let first = self.slots.iter().position(writes);
+        let reads_before = self.slots.iter().take(first.unwrap_or(0)).any(|slot| slot.open().next().is_some());
+        let range = match (first, self.slots.iter().rposition(writes)) {
+            (Some(first), _) if reads_before => 0..first,
+            (Some(first), Some(last)) => first..last + 1,
+            _ => 0..self.slots.len(),
+        };
+        self.ask(range, first.is_some() && !reads_before)
+    }
+
+    fn ask(&mut self, range: std::ops::Range<usize>, is_write: bool) -> Option<Job> {
+        let (mut premises, mut units) = (Vec::new(), Vec::new());
+        self.asked.clear();
+        for (place, slot) in self.slots.iter_mut().enumerate().skip(range.start).take(range.len()) {
+            let State::Keys { premises: of_slot, parts, .. } = &mut slot.state else { continue };
+            premises.append(of_slot);
+            for (number, part) in parts.iter_mut().enumerate() {
+                match std::mem::replace(part, Part::Done(Frame::Null)) {
+                    Part::Open(plan) => {
+                        self.asked.push((place, number));
+                        units.push(plan.unit);
+                        *part = Part::Asked(plan.finish);
+                    }
+                    other => *part = other,
+                }
+            }
+        }
+        if units.is_empty() && premises.is_empty() { None } else { Some(Job::Keys { is_write, premises, units }) }
+    }
+
+    /// Takes what came of the last job.
+    pub fn answer(&mut self, answered: Answered) {
+        let asked = std::mem::take(&mut self.asked);
+        match answered {
+            Answered::Units(answers) => {
+                let mut answers = answers.into_iter();
+                for (place, number) in asked {
+                    self.finish_part(place, number, answers.next().unwrap_or_default());
+                }
+            }
+            Answered::Conflict => self.fail(&asked, &Frame::NullArray),
+            Answered::Failed(text) => self.fail(&asked, &Frame::Error(text)),
+            Answered::Published(count) => self.fail(&asked, &Frame::count(count)),
+            Answered::Login(role) => {
+                let Some(slot) = asked.first().and_then(|(place, _)| self.slots.get_mut(*place)) else { return };
+                if let State::Login { user, hello, .. } = &mut slot.state {
+                    slot.state = State::LoggedIn { user: user.clone(), role, hello: hello.take() };
+                }
+            }
+        }
+    }
+
+    /// Gives all requests of a job the same reply.
+    fn fail(&mut self, asked: &[(usize, usize)], reply: &Frame) {
+        for (place, _) in asked {
+            if let Some(slot) = self.slots.get_mut(*place) {
+                slot.state = State::Replies(vec![reply.clone()]);
+            }
+        }
+    }
+
+    fn finish_part(&mut self, place: usize, number: usize, answers: Answers) {
+        let Some(Slot { state: State::Keys { parts, is_exec, .. }, .. }) = self.slots.get_mut(place) else { return };
+        let Some(part) = parts.get_mut(number) else { return };
+        let Part::Asked(finish) = std::mem::replace(part, Part::Done(Frame::Null)) else { return };
+        *part = match finish(answers) {
+            Outcome::Reply(frame) => Part::Done(frame),
+            Outcome::More(_) if *is_exec => {
+                Part::Done(Frame::error("ERR the reply has several pages, which a transaction can't read"))
+            }
+            Outcome::More(plan) => Part::Open(plan),
+            Outcome::Watched(premises) => {
+                self.watched.extend(premises);
+                Part::Done(Frame::OK)
+            }
+        };
+    }
+
+    /// Writes all replies. `login` takes a login that is known to be right, or not, and returns its reply.
+    pub(crate) fn write(
+        self,
+        out: &mut BytesMut,
+        mut login: impl FnMut(Bytes, Option<Role>, Option<Hello>) -> (Frame, Protocol),
+    ) {
+        for slot in self.slots {
+            let mut protocol = slot.protocol;
+            let frames = match slot.state {
+                State::Replies(frames) => frames,
+                State::Keys { is_exec, parts, .. } => {
+                    let mut frames = parts.into_iter().map(Part::reply);
+                    if is_exec { vec![Frame::Array(frames.collect())] } else { frames.next().into_iter().collect() }
+                }
+                State::LoggedIn { user, role, hello } => {
+                    let (frame, changed) = login(user, role, hello);
+                    protocol = changed;
+                    vec![frame]
+                }
+                State::Login { .. } | State::Publish(..) => vec![unanswered()],
+            };
+            frames.iter().filter(|_| !slot.is_muted).for_each(|frame| frame.write(protocol, out));
+        }
+    }
+}
+
+impl Slot {
+    fn open(&self) -> impl Iterator<Item = &Plan> {
+        let parts = if let State::Keys { parts, .. } = &self.state { parts.as_slice() } else { &[] };
+        parts.iter().filter_map(|part| if let Part::Open(plan) = part { Some(plan) } else { None })
+    }
+}
+
+impl Part {
+    fn reply(self) -> Frame {
+        if let Self::Done(frame) = self { frame } else { unanswered() }
+    }
+}
+
+fn unanswered() -> Frame {
+    Frame::error("ERR the connection ends before the command was answered")
+}

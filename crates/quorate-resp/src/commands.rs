@@ -1,0 +1,12 @@
+//! The commands on keys, by their families: what each asks of the store, and how its answer becomes a reply.
+
+pub mod fields;
+pub mod hashes;
+pub mod keys;
+pub mod lists;
+pub mod ranges;
+pub mod scans;
+pub mod sets;
+pub mod sorted_sets;
+pub mod strings;
+mod times;

@@ -1,0 +1,144 @@
+//! Commands on lists.
+
+use quorate_keys::{End, KeysCommand, KeysReply, Kind, ListCommand};
+
+use super::hashes::count;
+use crate::args::{Args, Planned};
+use crate::error::Refusal;
+use crate::frame::Frame;
+use crate::number::integer;
+use crate::plan::{Answers, Until};
+use crate::replies;
+use crate::table::{ONE, Places, Spec, TWO, read, write};
+
+/// The rows of commands on lists.
+pub const COMMANDS: &[Spec] = &[
+    read("llen", 2, ONE, "1.0.0", "Returns how many items there are.", |args| count(args, Kind::List)),
+    read("lrange", 4, ONE, "1.0.0", "Returns the items of a range.", range),
+    read("lindex", 3, ONE, "1.0.0", "Returns an item.", index),
+    write("lpush", -3, ONE, "1.0.0", "Adds items at the left end.", |args| push(args, End::Left, false)),
+    write("rpush", -3, ONE, "1.0.0", "Adds items at the right end.", |args| push(args, End::Right, false)),
+    write("lpushx", -3, ONE, "2.2.0", "Adds items at the left end of a list that exists.", |args| {
+        push(args, End::Left, true)
+    }),
+    write("rpushx", -3, ONE, "2.2.0", "Adds items at the right end of a list that exists.", |args| {
+        push(args, End::Right, true)
+    }),
+    write("lpop", -2, ONE, "1.0.0", "Removes items at the left end, and returns them.", |args| pop(args, End::Left)),
+    write("rpop", -2, ONE, "1.0.0", "Removes items at the right end, and returns them.", |args| pop(args, End::Right)),
+    write("lset", 4, ONE, "1.0.0", "Replaces an item.", set),
+    write("linsert", 5, ONE, "2.2.0", "Adds an item beside another one.", insert),
+    write("lrem", 4, ONE, "1.0.0", "Removes items that equal a value.", remove),
+    write("ltrim", 4, ONE, "1.0.0", "Removes the items outside of a range.", trim),
+    write("lmove", 5, TWO, "6.2.0", "Moves an item to a list.", move_to),
+    write("rpoplpush", 3, TWO, "1.2.0", "Moves the last item to the left end of a list.", rotate),
+    write("lmpop", -4, Places::Counted(1), "7.0.0", "Removes items of the first list that has any.", pop_first),
+];
+
+/// The words for the ends of a list.
+const ENDS: &[(&str, End)] = &[("LEFT", End::Left), ("RIGHT", End::Right)];
+
+fn range(args: &mut Args) -> Planned {
+    let (key, start, stop) = (args.next()?, args.integer()?, args.integer()?);
+    args.plan(KeysCommand::List(ListCommand::Range { key, start, stop }), replies::values)
+}
+
+fn index(args: &mut Args) -> Planned {
+    let (key, index) = (args.next()?, args.integer()?);
+    args.plan(KeysCommand::List(ListCommand::Index { key, index }), replies::value)
+}
+
+fn push(args: &mut Args, end: End, existing: bool) -> Planned {
+    let (key, values) = (args.next()?, args.rest());
+    args.plan(KeysCommand::List(ListCommand::Push { key, values, end, existing }), replies::count)
+}
+
+fn pop(args: &mut Args, end: End) -> Planned {
+    let key = args.next()?;
+    if args.is_empty() {
+        return args.plan(KeysCommand::List(ListCommand::Pop { key, count: 1, end }), replies::value);
+    }
+    if args.left() > 1 {
+        return Err(args.arity());
+    }
+    let count = args.positive()?;
+    args.plan(KeysCommand::List(ListCommand::Pop { key, count, end }), replies::values)
+}
+
+fn set(args: &mut Args) -> Planned {
+    let (key, index, value) = (args.next()?, args.integer()?, args.next()?);
+    args.plan(KeysCommand::List(ListCommand::Set { key, index, value }), |reply| match reply {
+        KeysReply::Missing => Frame::error("ERR no such key"),
+        reply => replies::ok(reply),
+    })
+}
+
+fn insert(args: &mut Args) -> Planned {
+    let key = args.next()?;
+    let before = args.choice(&[("BEFORE", true), ("AFTER", false)]).ok_or(Refusal::Syntax)?;
+    let (pivot, value) = (args.next()?, args.next()?);
+    args.plan(KeysCommand::List(ListCommand::Insert { key, before, pivot, value }), |reply| match reply {
+        KeysReply::NotApplied => Frame::Integer(-1),
+        reply => replies::count(reply),
+    })
+}
+
+fn remove(args: &mut Args) -> Planned {
+    let (key, count, value) = (args.next()?, args.integer()?, args.next()?);
+    args.plan(KeysCommand::List(ListCommand::Remove { key, count, value }), replies::count)
+}
+
+fn trim(args: &mut Args) -> Planned {
+    let (key, start, stop) = (args.next()?, args.integer()?, args.integer()?);
+    args.plan(KeysCommand::List(ListCommand::Trim { key, start, stop }), replies::ok)
+}
+
+fn move_to(args: &mut Args) -> Planned {
+    let (from, to) = (args.next()?, args.next()?);
+    let from_end = args.choice(ENDS).ok_or(Refusal::Syntax)?;
+    let to_end = args.choice(ENDS).ok_or(Refusal::Syntax)?;
+    args.plan(KeysCommand::List(ListCommand::Move { from, to, from_end, to_end }), replies::value)
+}
+
+fn rotate(args: &mut Args) -> Planned {
+    let (from, to) = (args.next()?, args.next()?);
+    let command = ListCommand::Move { from, to, from_end: End::Right, to_end: End::Left };
+    args.plan(KeysCommand::List(command), replies::value)
+}
+
+fn pop_first(args: &mut Args) -> Planned {
+    let keys = counted_keys(args)?;
+    let end = args.choice(ENDS).ok_or(Refusal::Syntax)?;
+    let count = pop_count(args)?;
+    let commands = keys.iter().map(|key| KeysCommand::List(ListCommand::Pop { key: key.clone(), count, end }));
+    args.plan_all(commands.collect(), Until::Found, move |answers| {
+        let Some(key) = answers.len().checked_sub(1).and_then(|place| keys.get(place)).cloned() else {
+            return Frame::NullArray;
+        };
+        found(answers, |reply| match reply {
+            KeysReply::Members(members) => Frame::Array(vec![Frame::Bulk(key), Frame::bulks(members)]),
+            _ => Frame::NullArray,
+        })
+    })
+}
+
+/// Reads the number of keys, and the keys, of a command that takes from the first one that has anything.
+pub fn counted_keys(args: &mut Args) -> Result<Vec<bytes::Bytes>, Refusal> {
+    let count = integer(&args.next()?).filter(|count| *count > 0);
+    let count = count.ok_or(Refusal::Text("ERR numkeys should be greater than 0"))?;
+    args.take(usize::try_from(count).map_err(|_| Refusal::Syntax)?)
+}
+
+/// Reads how many are taken, if that is said.
+pub fn pop_count(args: &mut Args) -> Result<u64, Refusal> {
+    if !args.option("COUNT") {
+        return Ok(1);
+    }
+    let count = integer(&args.next()?).and_then(|count| u64::try_from(count).ok()).filter(|count| *count > 0);
+    count.ok_or(Refusal::Text("ERR count should be greater than 0"))
+}
+
+/// Returns what is made of the last answer of a unit that ends with what it looks for.
+pub fn found(answers: Answers, finish: impl FnOnce(KeysReply) -> Frame) -> Frame {
+    crate::plan::last(answers).map_or_else(Frame::error, finish)
+}

@@ -1,0 +1,220 @@
+//! Commands on sorted sets.
+
+use bytes::Bytes;
+use quorate_keys::{AddOptions, Compare, KeysCommand, KeysReply, Kind, SortedSetCommand, Which};
+
+use super::hashes::{count, draws};
+use super::lists::{counted_keys, found, pop_count};
+use crate::args::{Args, Planned};
+use crate::error::Refusal;
+use crate::frame::Frame;
+use crate::number::double;
+use crate::plan::{Outcome, Plan, Until};
+use crate::replies;
+use crate::table::{ONE, Places, Spec, read, write};
+
+/// The rows of commands on sorted sets, but for those on ranges.
+pub const COMMANDS: &[Spec] = &[
+    read("zscore", 3, ONE, "1.2.0", "Returns the score of a member.", score),
+    read("zmscore", -3, ONE, "6.2.0", "Returns the scores of members.", scores),
+    read("zcard", 2, ONE, "1.2.0", "Returns how many members there are.", |args| count(args, Kind::SortedSet)),
+    read("zrank", -3, ONE, "2.0.0", "Returns how many members are before one.", |args| rank(args, false)),
+    read("zrevrank", -3, ONE, "2.0.0", "Returns how many members are after one.", |args| rank(args, true)),
+    read("zrandmember", -2, ONE, "6.2.0", "Returns members at random.", random),
+    write("zadd", -4, ONE, "1.2.0", "Adds members, or changes their scores.", add),
+    write("zincrby", 4, ONE, "1.2.0", "Adds to the score of a member.", increase),
+    write("zrem", -3, ONE, "1.2.0", "Removes members.", remove),
+    write("zpopmin", -2, ONE, "5.0.0", "Removes the members of the lowest scores.", |args| pop(args, false)),
+    write("zpopmax", -2, ONE, "5.0.0", "Removes the members of the highest scores.", |args| pop(args, true)),
+    write("zmpop", -4, Places::Counted(1), "7.0.0", "Removes members of the first set that has any.", pop_first),
+];
+
+fn score(args: &mut Args) -> Planned {
+    let (key, members) = (args.next()?, vec![args.next()?]);
+    args.plan(KeysCommand::SortedSet(SortedSetCommand::Scores { key, members }), replies::score)
+}
+
+fn scores(args: &mut Args) -> Planned {
+    let (key, members) = (args.next()?, args.rest());
+    args.plan(KeysCommand::SortedSet(SortedSetCommand::Scores { key, members }), replies::scores)
+}
+
+fn rank(args: &mut Args, reverse: bool) -> Planned {
+    let (key, member) = (args.next()?, args.next()?);
+    if args.left() > 1 {
+        return Err(args.arity());
+    }
+    let with_score = args.option("WITHSCORE");
+    let command = SortedSetCommand::Rank { key, member, reverse };
+    args.plan(KeysCommand::SortedSet(command), move |reply| match reply {
+        KeysReply::Rank(rank, score) if with_score => Frame::Array(vec![Frame::count(rank), Frame::Double(score)]),
+        KeysReply::Rank(rank, _) => Frame::count(rank),
+        KeysReply::Missing if with_score => Frame::NullArray,
+        KeysReply::Missing => Frame::Null,
+        other => replies::unexpected(&other),
+    })
+}
+
+fn add(args: &mut Args) -> Planned {
+    const WHICH: &[(&str, Which)] = &[("NX", Which::Missing), ("XX", Which::Exists)];
+    const COMPARE: &[(&str, Compare)] = &[("GT", Compare::Greater), ("LT", Compare::Less)];
+    let key = args.next()?;
+    let (mut missing, mut exists, mut greater, mut less) = (false, false, false, false);
+    let (mut count_changed, mut increments) = (false, false);
+    loop {
+        if let Some(which) = args.choice(WHICH) {
+            missing |= which == Which::Missing;
+            exists |= which == Which::Exists;
+        } else if let Some(compare) = args.choice(COMPARE) {
+            greater |= compare == Compare::Greater;
+            less |= compare == Compare::Less;
+        } else if args.option("CH") {
+            count_changed = true;
+        } else if args.option("INCR") {
+            increments = true;
+        } else {
+            break;
+        }
+    }
+    if args.is_empty() || args.left() % 2 != 0 {
+        return Err(Refusal::Syntax);
+    }
+    if missing && exists {
+        return Err(Refusal::Text("ERR XX and NX options at the same time are not compatible"));
+    }
+    if (greater && less) || (missing && (greater || less)) {
+        return Err(Refusal::Text("ERR GT, LT, and/or NX options at the same time are not compatible"));
+    }
+    if increments && args.left() > 2 {
+        return Err(Refusal::Text("ERR INCR option supports a single increment-element pair"));
+    }
+    let which = if missing {
+        Which::Missing
+    } else if exists {
+        Which::Exists
+    } else {
+        Which::Any
+    };
+    let compare = if greater {
+        Compare::Greater
+    } else if less {
+        Compare::Less
+    } else {
+        Compare::Any
+    };
+    let options = AddOptions { which, compare };
+    if increments {
+        let (by, member) = (args.double()?, args.next()?);
+        let command = SortedSetCommand::Increment { key, member, by, options };
+        return args.plan(KeysCommand::SortedSet(command), replies::score);
+    }
+    let scored = |(score, member): (Bytes, Bytes)| Ok((double(&score).ok_or(Refusal::NotFloat)?, member));
+    let members = args.pairs()?.into_iter().map(scored).collect::<Result<_, Refusal>>()?;
+    let command = SortedSetCommand::Add { key, members, options, count_changed };
+    args.plan(KeysCommand::SortedSet(command), replies::count)
+}
+
+fn increase(args: &mut Args) -> Planned {
+    let (key, by, member) = (args.next()?, args.double()?, args.next()?);
+    let command = SortedSetCommand::Increment { key, member, by, options: AddOptions::default() };
+    args.plan(KeysCommand::SortedSet(command), replies::score)
+}
+
+fn remove(args: &mut Args) -> Planned {
+    let (key, members) = (args.next()?, args.rest());
+    args.plan(KeysCommand::SortedSet(SortedSetCommand::Remove { key, members }), replies::count)
+}
+
+fn pop(args: &mut Args, reverse: bool) -> Planned {
+    let key = args.next()?;
+    let is_one = args.is_empty();
+    let count = if is_one { 1 } else { args.positive()? };
+    args.plan(KeysCommand::SortedSet(SortedSetCommand::Pop { key, count, reverse }), move |reply| match reply {
+        // One that was not asked for by a number is no pair in an array.
+        KeysReply::Scored(members) if is_one => {
+            Frame::Array(replies::pairs(members).flat_map(|(member, score)| [member, score]).collect())
+        }
+        reply => replies::scored(true)(reply),
+    })
+}
+
+fn pop_first(args: &mut Args) -> Planned {
+    let keys = counted_keys(args)?;
+    let reverse = args.choice(&[("MIN", false), ("MAX", true)]).ok_or(Refusal::Syntax)?;
+    let count = pop_count(args)?;
+    let pop = |key: &Bytes| KeysCommand::SortedSet(SortedSetCommand::Pop { key: key.clone(), count, reverse });
+    args.plan_all(keys.iter().map(pop).collect(), Until::Found, move |answers| {
+        let Some(key) = answers.len().checked_sub(1).and_then(|place| keys.get(place)).cloned() else {
+            return Frame::NullArray;
+        };
+        found(answers, |reply| match reply {
+            KeysReply::Scored(members) if !members.is_empty() => {
+                let pairs = replies::pairs(members).map(|(member, score)| Frame::Array(vec![member, score]));
+                Frame::Array(vec![Frame::Bulk(key), Frame::Array(pairs.collect())])
+            }
+            _ => Frame::NullArray,
+        })
+    })
+}
+
+/// Draws ranks, once it is known how many members there are.
+fn random(args: &mut Args) -> Planned {
+    let key = args.next()?;
+    let is_one = args.is_empty();
+    let (count, repeats) = if is_one { (1, true) } else { draws(args)? };
+    let with_scores = !is_one && args.option("WITHSCORES");
+    let (space, mut seed) = (args.moment.space, args.moment.seed);
+    let size = quorate_keys::KeyCommand::Count { key: key.clone(), kind: Kind::SortedSet };
+    args.plan(KeysCommand::Key(size), move |reply| {
+        let KeysReply::Count(size) = reply else { return Outcome::from(replies::unexpected(&reply)) };
+        if size == 0 {
+            return if is_one { Frame::Null } else { Frame::Array(Vec::new()) }.into();
+        }
+        if count.min(size) > DRAWS_MAX || (repeats && count > DRAWS_MAX) {
+            return Frame::error("ERR the command draws more than 1000 members; draw fewer").into();
+        }
+        let ranks = ranks(size, count, repeats, &mut seed);
+        let at = |rank: &u64| {
+            let range = quorate_keys::Range::Rank(*rank as i64, *rank as i64);
+            let key = key.clone();
+            KeysCommand::SortedSet(SortedSetCommand::Range { key, range, reverse: false, offset: 0, limit: 1 })
+        };
+        let plan = Plan::new(space, ranks.iter().map(at).collect(), Until::Failure, move |answers| {
+            let mut members = Vec::new();
+            for answer in answers {
+                match answer {
+                    Ok(KeysReply::Scored(scored)) => members.extend(scored),
+                    Ok(other) => return replies::unexpected(&other),
+                    Err(error) => return Frame::error(error),
+                }
+            }
+            if is_one {
+                return Frame::bulk_or_null(members.into_iter().next().map(|(member, _)| member));
+            }
+            replies::scored(with_scores)(KeysReply::Scored(members))
+        });
+        Outcome::More(plan)
+    })
+}
+
+/// The most members that ZRANDMEMBER draws. Each costs a rank.
+const DRAWS_MAX: u64 = 1_000;
+
+/// Draws ranks below a size.
+fn ranks(size: u64, count: u64, repeats: bool, seed: &mut u64) -> Vec<u64> {
+    let mut below = |bound: u64| {
+        *seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        ((u128::from(*seed) * u128::from(bound)) >> 64) as u64
+    };
+    if repeats {
+        return (0..count).map(|_| below(size)).collect();
+    }
+    // Floyd's way to draw so many different ones.
+    let count = count.min(size);
+    let mut drawn = std::collections::BTreeSet::new();
+    for last in size - count..size {
+        let rank = below(last + 1);
+        drawn.insert(if drawn.contains(&rank) { last } else { rank });
+    }
+    drawn.into_iter().collect()
+}

@@ -1,0 +1,188 @@
+//! Commands on strings.
+
+use bytes::Bytes;
+use quorate_keys::{
+    Condition, Expiry, KeyCommand, KeysCommand, KeysError, KeysReply, StringCommand, limits::VALUE_BYTES_MAX,
+};
+
+use super::times::{self, MILLISECONDS, SECONDS};
+use crate::args::{Args, Planned};
+use crate::error::Refusal;
+use crate::frame::Frame;
+use crate::plan::{Until, all};
+use crate::replies;
+use crate::table::{ALL, ONE, PAIRS, Spec, read, write};
+
+/// The rows of commands on strings. Those on bits come from the commands of the store of that name.
+pub const COMMANDS: &[Spec] = &[
+    read("get", 2, ONE, "1.0.0", "Returns a string.", get),
+    read("mget", -2, ALL, "1.0.0", "Returns strings.", mget),
+    read("strlen", 2, ONE, "2.2.0", "Returns how many bytes a string has.", length),
+    read("getrange", 4, ONE, "2.4.0", "Returns a part of a string.", get_range),
+    read("substr", 4, ONE, "1.0.0", "Returns a part of a string.", get_range),
+    write("set", -3, ONE, "1.0.0", "Sets a key to a string.", set),
+    write("setnx", 3, ONE, "1.0.0", "Sets a key to a string, if it is missing.", set_missing),
+    write("setex", 4, ONE, "2.0.0", "Sets a key to a string that expires in seconds.", set_seconds),
+    write("psetex", 4, ONE, "2.6.0", "Sets a key to a string that expires in milliseconds.", set_milliseconds),
+    write("getset", 3, ONE, "1.0.0", "Sets a key to a string, and returns the one before.", get_set),
+    write("getdel", 2, ONE, "6.2.0", "Returns a string, and removes it.", get_delete),
+    write("getex", -2, ONE, "6.2.0", "Returns a string, and sets its expiry.", get_expire),
+    write("mset", -3, PAIRS, "1.0.1", "Sets keys to strings.", mset),
+    write("msetnx", -3, PAIRS, "1.0.1", "Sets keys to strings, if all are missing.", mset_missing),
+    write("append", 3, ONE, "2.0.0", "Adds bytes at the end of a string.", append),
+    write("setrange", 4, ONE, "2.2.0", "Replaces a part of a string.", set_range),
+    write("incr", 2, ONE, "1.0.0", "Adds 1 to an integer.", |args| add(args, 1)),
+    write("decr", 2, ONE, "1.0.0", "Subtracts 1 from an integer.", |args| add(args, -1)),
+    write("incrby", 3, ONE, "1.0.0", "Adds to an integer.", increase),
+    write("decrby", 3, ONE, "1.0.0", "Subtracts from an integer.", decrease),
+    write("incrbyfloat", 3, ONE, "2.6.0", "Adds to a decimal number.", add_float),
+];
+
+fn get(args: &mut Args) -> Planned {
+    let key = args.next()?;
+    args.plan(KeysCommand::String(StringCommand::Get { key }), replies::value)
+}
+
+fn mget(args: &mut Args) -> Planned {
+    let get = |key| KeysCommand::String(StringCommand::Get { key });
+    let commands = args.rest().into_iter().map(get).collect();
+    args.plan_all(commands, Until::End, |answers| {
+        let values = answers.into_iter().map(|answer| match answer {
+            Err(KeysError::WrongType) => Ok(Frame::Null),
+            answer => answer.map(replies::value),
+        });
+        values.collect::<Result<Vec<_>, _>>().map_or_else(Frame::error, Frame::Array)
+    })
+}
+
+fn length(args: &mut Args) -> Planned {
+    let key = args.next()?;
+    args.plan(KeysCommand::String(StringCommand::Length { key }), replies::count)
+}
+
+fn get_range(args: &mut Args) -> Planned {
+    let (key, start, end) = (args.next()?, args.integer()?, args.integer()?);
+    args.plan(KeysCommand::String(StringCommand::GetRange { key, start, end }), replies::value)
+}
+
+fn set_to(key: Bytes, value: Bytes, condition: Condition, expiry: Expiry, get: bool) -> KeysCommand {
+    KeysCommand::String(StringCommand::Set { key, value, condition, expiry, get })
+}
+
+fn set(args: &mut Args) -> Planned {
+    const CONDITIONS: &[(&str, bool)] = &[("NX", false), ("XX", true)];
+    let (key, value) = (args.next()?, args.next()?);
+    let (mut condition, mut expiry, mut get) = (None, None, false);
+    while !args.is_empty() {
+        if let Some(exists) = args.choice(CONDITIONS).filter(|_| condition.is_none()) {
+            condition = Some(if exists { Condition::Exists } else { Condition::Missing });
+        } else if condition.is_none() && args.option("IFEQ") {
+            condition = Some(Condition::Value(args.next()?));
+        } else if args.option("GET") {
+            get = true;
+        } else if expiry.is_none() && args.option("KEEPTTL") {
+            expiry = Some(Expiry::Keep);
+        } else {
+            expiry = Some(times::expiry(args)?.filter(|_| expiry.is_none()).ok_or(Refusal::Syntax)?);
+        }
+    }
+    let command = set_to(key, value, condition.unwrap_or_default(), expiry.unwrap_or_default(), get);
+    args.plan(command, move |reply| match reply {
+        KeysReply::Set { previous, .. } if get => Frame::bulk_or_null(previous),
+        KeysReply::Set { applied: true, .. } => Frame::OK,
+        KeysReply::Set { applied: false, .. } => Frame::Null,
+        other => replies::unexpected(&other),
+    })
+}
+
+fn set_missing(args: &mut Args) -> Planned {
+    let command = set_to(args.next()?, args.next()?, Condition::Missing, Expiry::Never, false);
+    args.plan(command, replies::count)
+}
+
+fn set_seconds(args: &mut Args) -> Planned {
+    let (key, at, value) = (args.next()?, SECONDS.later(args)?, args.next()?);
+    args.plan(set_to(key, value, Condition::Always, Expiry::At(at), false), replies::ok)
+}
+
+fn set_milliseconds(args: &mut Args) -> Planned {
+    let (key, at, value) = (args.next()?, MILLISECONDS.later(args)?, args.next()?);
+    args.plan(set_to(key, value, Condition::Always, Expiry::At(at), false), replies::ok)
+}
+
+fn get_set(args: &mut Args) -> Planned {
+    let command = set_to(args.next()?, args.next()?, Condition::Always, Expiry::Never, true);
+    args.plan(command, replies::value)
+}
+
+fn get_delete(args: &mut Args) -> Planned {
+    let key = args.next()?;
+    args.plan(KeysCommand::String(StringCommand::Take { key }), replies::value)
+}
+
+fn get_expire(args: &mut Args) -> Planned {
+    let key = args.next()?;
+    let mut commands = vec![KeysCommand::String(StringCommand::Get { key: key.clone() })];
+    let at = if args.option("PERSIST") { Some(Expiry::Never) } else { times::expiry(args)? };
+    commands.extend(at.map(|at| {
+        let at = if let Expiry::At(at) = at { Some(at) } else { None };
+        KeysCommand::Key(KeyCommand::Expire { key, at, condition: Default::default() })
+    }));
+    args.plan_all(commands, Until::Failure, |answers| match all(answers) {
+        Ok(replies) => replies.into_iter().next().map_or(Frame::Null, replies::value),
+        Err(error) => Frame::error(error),
+    })
+}
+
+fn mset(args: &mut Args) -> Planned {
+    let set = |(key, value)| set_to(key, value, Condition::Always, Expiry::Never, false);
+    let commands = args.pairs()?.into_iter().map(set).collect();
+    args.plan_all(commands, Until::Failure, |answers| all(answers).map_or_else(Frame::error, |_| Frame::OK))
+}
+
+fn mset_missing(args: &mut Args) -> Planned {
+    let pairs = args.pairs()?;
+    let missing = |(key, _): &(Bytes, _)| KeysCommand::Key(KeyCommand::Expect { key: key.clone(), version: None });
+    let mut commands: Vec<_> = pairs.iter().map(missing).collect();
+    commands.extend(pairs.into_iter().map(|(key, value)| set_to(key, value, Condition::Always, Expiry::Never, false)));
+    args.plan_all(commands, Until::Failure, |answers| match all(answers) {
+        Ok(_) => Frame::Integer(1),
+        Err(KeysError::Conflict) => Frame::Integer(0),
+        Err(error) => Frame::error(error),
+    })
+}
+
+fn append(args: &mut Args) -> Planned {
+    let (key, value) = (args.next()?, args.next()?);
+    args.plan(KeysCommand::String(StringCommand::Append { key, value }), replies::count)
+}
+
+fn set_range(args: &mut Args) -> Planned {
+    let (key, offset, value) = (args.next()?, args.integer()?, args.next()?);
+    let offset = u64::try_from(offset).map_err(|_| Refusal::Text("ERR offset is out of range"))?;
+    if !value.is_empty() && offset.saturating_add(value.len() as u64) > VALUE_BYTES_MAX as u64 {
+        return Err(Refusal::Text("ERR string exceeds maximum allowed size (proto-max-bulk-len)"));
+    }
+    args.plan(KeysCommand::String(StringCommand::SetRange { key, offset, value }), replies::count)
+}
+
+fn add(args: &mut Args, by: i64) -> Planned {
+    let key = args.next()?;
+    args.plan(KeysCommand::String(StringCommand::Add { key, by }), replies::count)
+}
+
+fn increase(args: &mut Args) -> Planned {
+    let (key, by) = (args.next()?, args.integer()?);
+    args.plan(KeysCommand::String(StringCommand::Add { key, by }), replies::count)
+}
+
+fn decrease(args: &mut Args) -> Planned {
+    let (key, by) = (args.next()?, args.integer()?);
+    let by = by.checked_neg().ok_or(Refusal::Text("ERR decrement would overflow"))?;
+    args.plan(KeysCommand::String(StringCommand::Add { key, by }), replies::count)
+}
+
+fn add_float(args: &mut Args) -> Planned {
+    let (key, by) = (args.next()?, args.next()?);
+    args.plan(KeysCommand::String(StringCommand::AddFloat { key, by }), replies::value)
+}

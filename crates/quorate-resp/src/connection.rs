@@ -1,0 +1,200 @@
+//! What a connection is between its requests: its user, its database, its transaction, its subscriptions; and how a
+//! request runs.
+
+use bytes::Bytes;
+use quorate_keys::Space;
+
+use crate::args::{Args, Moment};
+use crate::batch::{Hello, Premise, Step};
+use crate::error::Refusal;
+use crate::frame::{Frame, Protocol};
+use crate::table::{Access, Run, Spec, row};
+
+mod client;
+mod introspect;
+mod server;
+mod session;
+mod subscriptions;
+mod transaction;
+
+pub use client::COMMANDS;
+pub use server::SERVER_COMMANDS;
+pub use subscriptions::{PUBSUB_COMMANDS, Subscriptions};
+pub use transaction::TRANSACTION_COMMANDS;
+
+use transaction::Transaction;
+
+/// What a user may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// Read.
+    Read,
+    /// Read and write.
+    Write,
+}
+
+/// What a connection asks of the server that it belongs to.
+pub trait Host {
+    /// Returns the role of a client that has not logged in; none if it must.
+    fn anonymous(&self) -> Option<Role>;
+
+    /// Returns the text of `INFO`, for these sections, or for all if there are none.
+    fn info(&self, sections: &[String]) -> String;
+
+    /// Returns the parameters that `CONFIG GET` shows.
+    fn parameters(&self) -> Vec<(&'static str, String)>;
+
+    /// Returns the lines of `CLIENT LIST` of all other connections.
+    fn clients(&self) -> Vec<String>;
+
+    /// Returns how many members beside this one have each write that was acknowledged.
+    fn replicas(&self) -> u64;
+}
+
+/// How a client wants its replies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Replies {
+    #[default]
+    On,
+    Off,
+    /// No reply to the next request.
+    SkipNext,
+    /// No reply to this one.
+    Skip,
+}
+
+/// A connection.
+#[derive(Debug)]
+pub struct Connection {
+    /// Its number, which no other connection of the node has.
+    pub id: u64,
+    /// Where the client is.
+    pub address: String,
+    /// How replies are written.
+    pub protocol: Protocol,
+    /// Whether it is to be closed.
+    pub is_closing: bool,
+    pub(crate) watched: Vec<Premise>,
+    pub(crate) subscriptions: Subscriptions,
+    user: Option<(Bytes, Role)>,
+    space: Space,
+    labels: client::Labels,
+    replies: Replies,
+    transaction: Option<Transaction>,
+    last: &'static str,
+}
+
+/// A request to the connection itself.
+pub(crate) struct Call<'a> {
+    pub connection: &'a mut Connection,
+    pub args: Args<'a>,
+    pub host: &'a dyn Host,
+}
+
+/// How the connection answers a command by itself.
+pub(crate) type Local = fn(&mut Call) -> Result<Step, Refusal>;
+
+impl Connection {
+    /// Returns a new connection.
+    pub fn new(id: u64, address: String) -> Self {
+        Self {
+            id,
+            address,
+            protocol: Protocol::default(),
+            is_closing: false,
+            watched: Vec::new(),
+            subscriptions: Subscriptions::default(),
+            user: None,
+            space: 0,
+            labels: Default::default(),
+            replies: Replies::On,
+            transaction: None,
+            last: "",
+        }
+    }
+
+    /// Returns what the client may do; none if it has to log in.
+    pub fn role(&self, host: &dyn Host) -> Option<Role> {
+        self.user.as_ref().map(|(_, role)| *role).or_else(|| host.anonymous())
+    }
+
+    /// Returns whether a request waits until those before it were answered: it depends on their answers, or those after
+    /// it depend on its own.
+    pub(crate) fn is_alone(&self, words: &[Bytes]) -> bool {
+        let is = |name: &str| words.first().is_some_and(|word| word.eq_ignore_ascii_case(name.as_bytes()));
+        is("AUTH") || is("HELLO") || is("WATCH") || (is("EXEC") && !self.watched.is_empty())
+    }
+
+    /// Returns whether the client wants no reply to the request that ran last.
+    pub(crate) fn mutes(&mut self) -> bool {
+        let is_muted = matches!(self.replies, Replies::Off | Replies::Skip | Replies::SkipNext);
+        self.replies = match self.replies {
+            Replies::SkipNext => Replies::Skip,
+            Replies::Skip => Replies::On,
+            other => other,
+        };
+        is_muted
+    }
+
+    /// Runs a request.
+    pub(crate) fn run(&mut self, words: &[Bytes], moment: &Moment, host: &dyn Host) -> Result<Step, Refusal> {
+        let checked = self.check(words, host);
+        if let (Some(transaction), Err(_)) = (&mut self.transaction, &checked) {
+            transaction.fail();
+        }
+        let (spec, arguments) = checked?;
+        self.last = spec.name;
+        match &mut self.transaction {
+            Some(transaction) if !transaction::runs_at_once(spec) => transaction.queue(words),
+            _ => self.call(spec, arguments, moment, host),
+        }
+    }
+
+    /// Finds the row of a request, and checks whether the client may send it now.
+    fn check<'a>(&self, words: &'a [Bytes], host: &dyn Host) -> Result<(&'static Spec, &'a [Bytes]), Refusal> {
+        let (spec, arguments) = row(words)?;
+        match self.role(host) {
+            _ if spec.before_login => {}
+            None => return Err(Refusal::Text("NOAUTH Authentication required.")),
+            Some(Role::Read) if spec.access == Access::Write => {
+                return Err(Refusal::NoPermission { user: self.user_name(), command: spec.name });
+            }
+            Some(_) => {}
+        }
+        if self.protocol == Protocol::Two && !self.subscriptions.is_empty() && !subscriptions::is_allowed(spec) {
+            return Err(Refusal::Subscribed(spec.name));
+        }
+        Ok((spec, arguments))
+    }
+
+    fn user_name(&self) -> String {
+        self.user.as_ref().map_or("default".into(), |(user, _)| String::from_utf8_lossy(user).into_owned())
+    }
+
+    /// Runs a request whose row is known.
+    fn call(&mut self, spec: &Spec, arguments: &[Bytes], moment: &Moment, host: &dyn Host) -> Result<Step, Refusal> {
+        let moment = Moment { space: self.space, ..moment.clone() };
+        let mut args = Args::new(spec.name, arguments, &moment);
+        match spec.run {
+            Run::Keys(plan) => {
+                let mut plan = plan(&mut args)?;
+                plan.is_write = spec.access == Access::Write;
+                Ok(Step::Plan(plan))
+            }
+            Run::Local(run) => run(&mut Call { connection: self, args, host }),
+            Run::Sub(_) => Err(Refusal::Syntax),
+        }
+    }
+
+    /// Takes a login that is right if it has a role.
+    pub(crate) fn log_in(&mut self, user: Bytes, role: Option<Role>, hello: Option<Hello>, host: &dyn Host) -> Frame {
+        let Some(role) = role else {
+            return Frame::error("WRONGPASS invalid username-password pair or user is disabled.");
+        };
+        self.user = Some((user, role));
+        match hello {
+            Some(hello) => self.greet(hello, host),
+            None => Frame::OK,
+        }
+    }
+}

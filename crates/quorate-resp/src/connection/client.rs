@@ -1,0 +1,128 @@
+//! What a client says of itself, and the rows of the commands of connections.
+
+use bytes::Bytes;
+
+use super::session;
+use super::{Call, Connection};
+use crate::batch::Step;
+use crate::error::Refusal;
+use crate::frame::{Frame, Protocol};
+use crate::limits::LABEL_BYTES_MAX;
+use crate::table::{Spec, local, sub};
+
+/// The rows of commands of connections.
+pub const COMMANDS: &[Spec] = &[
+    local("hello", -1, "6.0.0", "Begins a connection, and chooses the protocol.", session::hello).before_login(),
+    local("auth", -2, "1.0.0", "Logs in.", session::auth).before_login(),
+    local("quit", -1, "1.0.0", "Closes the connection.", session::quit).before_login(),
+    local("reset", 1, "6.2.0", "Makes the connection as it was at its beginning.", session::reset).before_login(),
+    local("ping", -1, "1.0.0", "Returns that the server is there.", session::ping),
+    local("echo", 2, "1.0.0", "Returns what it is given.", session::echo),
+    local("select", 2, "1.0.0", "Changes the database.", session::select),
+    sub("client", "2.4.0", "What there is to say of connections.", CLIENT),
+];
+
+const CLIENT: &[Spec] = &[
+    local("id", 2, "5.0.0", "Returns the number of the connection.", id),
+    local("getname", 2, "2.6.9", "Returns the name of the connection.", get_name),
+    local("setname", 3, "2.6.9", "Gives the connection a name.", set_name),
+    local("setinfo", 4, "7.2.0", "Says which library the client is.", set_info),
+    local("info", 2, "6.2.0", "Describes the connection.", info),
+    local("list", -2, "2.4.0", "Describes all connections of the node.", list),
+    local("reply", 3, "3.2.0", "Chooses which requests have replies.", session::reply),
+    local("no-evict", 3, "7.0.0", "Does nothing: no client is thrown out for its memory.", on_or_off),
+    local("no-touch", 3, "7.2.0", "Does nothing: times of access are not kept.", on_or_off),
+    local("tracking", -3, "6.0.0", "Is refused.", tracking),
+];
+
+type Ran = Result<Step, Refusal>;
+
+/// What a client says of itself.
+#[derive(Debug, Default)]
+pub struct Labels {
+    pub name: Bytes,
+    library: Bytes,
+    version: Bytes,
+}
+
+/// Checks what a client says of itself.
+pub fn label(word: Bytes) -> Result<Bytes, Refusal> {
+    let is_plain = word.iter().all(|byte| (b'!'..=b'~').contains(byte));
+    if !is_plain {
+        return Err(Refusal::Text("ERR Client names cannot contain spaces, newlines or special characters."));
+    }
+    if word.len() > LABEL_BYTES_MAX {
+        return Err(Refusal::Text("ERR the name has more than 256 bytes"));
+    }
+    // A copy, since a slice would hold the bytes of the whole request.
+    Ok(Bytes::copy_from_slice(&word))
+}
+
+impl Connection {
+    /// Returns the line of the connection in `CLIENT LIST`.
+    pub fn line(&self) -> String {
+        let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
+        format!(
+            "id={} addr={} name={} db={} sub={} psub={} multi={} watch={} cmd={} user={} resp={} lib-name={} lib-ver={}",
+            self.id,
+            self.address,
+            text(&self.labels.name),
+            self.space,
+            self.subscriptions.channels(),
+            self.subscriptions.patterns(),
+            self.transaction.as_ref().map_or(-1, |transaction| transaction.len() as i64),
+            self.watched.len(),
+            self.last,
+            self.user_name(),
+            if self.protocol == Protocol::Two { 2 } else { 3 },
+            text(&self.labels.library),
+            text(&self.labels.version),
+        )
+    }
+}
+
+fn id(call: &mut Call) -> Ran {
+    Ok(Frame::count(call.connection.id).into())
+}
+
+fn get_name(call: &mut Call) -> Ran {
+    let name = call.connection.labels.name.clone();
+    Ok(Frame::bulk_or_null(Some(name).filter(|name| !name.is_empty())).into())
+}
+
+fn set_name(call: &mut Call) -> Ran {
+    call.connection.labels.name = label(call.args.next()?)?;
+    Ok(Frame::OK.into())
+}
+
+fn set_info(call: &mut Call) -> Ran {
+    let labels = &mut call.connection.labels;
+    let place = if call.args.option("LIB-NAME") {
+        &mut labels.library
+    } else if call.args.option("LIB-VER") {
+        &mut labels.version
+    } else {
+        return Err(Refusal::Option(String::from_utf8_lossy(&call.args.next()?).into_owned()));
+    };
+    *place = label(call.args.next()?)?;
+    Ok(Frame::OK.into())
+}
+
+fn info(call: &mut Call) -> Ran {
+    Ok(Frame::Text(call.connection.line() + "\n").into())
+}
+
+fn list(call: &mut Call) -> Ran {
+    let mut lines = call.host.clients();
+    lines.push(call.connection.line());
+    Ok(Frame::Text(lines.join("\n") + "\n").into())
+}
+
+fn on_or_off(call: &mut Call) -> Ran {
+    call.args.choice(&[("ON", ()), ("OFF", ())]).ok_or(Refusal::Syntax)?;
+    Ok(Frame::OK.into())
+}
+
+fn tracking(_: &mut Call) -> Ran {
+    Err(Refusal::Text("ERR client-side caching is not supported"))
+}

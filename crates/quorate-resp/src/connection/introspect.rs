@@ -1,0 +1,122 @@
+//! `COMMAND`: what the table says of commands.
+
+use bytes::Bytes;
+
+use super::Call;
+use crate::batch::Step;
+use crate::error::Refusal;
+use crate::frame::Frame;
+use crate::glob::Glob;
+use crate::table::{self, Access, Places, Run, Spec};
+
+type Ran = Result<Step, Refusal>;
+
+/// Answers `COMMAND`, which has all rows as its reply if nothing follows.
+pub fn command(call: &mut Call) -> Ran {
+    let args = &mut call.args;
+    if args.is_empty() {
+        return Ok(Frame::Array(table::all().map(|(_, spec)| row(spec)).collect()).into());
+    }
+    if args.option("COUNT") {
+        args.end()?;
+        return Ok(Frame::count(table::all().count() as u64).into());
+    }
+    let answer: fn(&mut Call) -> Ran = if args.option("INFO") {
+        info
+    } else if args.option("DOCS") {
+        docs
+    } else if args.option("LIST") {
+        list
+    } else if args.option("GETKEYS") {
+        keys
+    } else {
+        let name = String::from_utf8_lossy(&args.next()?).into_owned();
+        return Err(Refusal::UnknownSub { name, of: "command" });
+    };
+    answer(call)
+}
+
+fn info(call: &mut Call) -> Ran {
+    let names = call.args.rest();
+    let rows = names.iter().map(|name| table::find(name).map_or(Frame::NullArray, row));
+    if names.is_empty() {
+        return Ok(Frame::Array(table::all().map(|(_, spec)| row(spec)).collect()).into());
+    }
+    Ok(Frame::Array(rows.collect()).into())
+}
+
+fn docs(call: &mut Call) -> Ran {
+    let names = call.args.rest();
+    let is_wanted = |spec: &Spec| names.is_empty() || names.iter().any(|name| is(name, spec.name));
+    let wanted = table::all().filter(|(_, spec)| is_wanted(spec));
+    Ok(Frame::Map(wanted.map(|(group, spec)| (Frame::bulk(spec.name), described(group, spec))).collect()).into())
+}
+
+fn is(word: &Bytes, name: &str) -> bool {
+    word.eq_ignore_ascii_case(name.as_bytes())
+}
+
+fn list(call: &mut Call) -> Ran {
+    let glob = match call.args.option("FILTERBY") {
+        true if call.args.option("PATTERN") => Some(Glob::new(call.args.next()?.to_ascii_lowercase().into())?),
+        true => return Err(Refusal::Syntax),
+        false => None,
+    };
+    call.args.end()?;
+    let names = table::all().map(|(_, spec)| spec.name);
+    let names = names.filter(|name| glob.as_ref().is_none_or(|glob| glob.matches(name.as_bytes())));
+    Ok(Frame::Array(names.map(Frame::bulk).collect()).into())
+}
+
+fn keys(call: &mut Call) -> Ran {
+    let words = call.args.rest();
+    let (spec, _) = table::row(&words).map_err(|_| Refusal::Text("ERR Invalid command specified"))?;
+    let keys: Vec<_> = spec.keys_of(&words).into_iter().cloned().collect();
+    if keys.is_empty() {
+        return Err(Refusal::Text("ERR The command has no key arguments"));
+    }
+    Ok(Frame::bulks(keys).into())
+}
+
+/// Returns a row as `COMMAND INFO` shows it.
+fn row(spec: &Spec) -> Frame {
+    let (flag, category) = match spec.access {
+        Access::None => (None, "@connection"),
+        Access::Read => (Some("readonly"), "@read"),
+        Access::Write => (Some("write"), "@write"),
+    };
+    let (first, last, step) = match spec.keys {
+        Places::Words(first, last, step) => (first, last, step),
+        Places::Counted(_) => (0, 0, 0),
+    };
+    let movable = matches!(spec.keys, Places::Counted(_)).then_some("movablekeys");
+    let flags = flag.into_iter().chain(movable).chain(spec.before_login.then_some("no_auth"));
+    let subs = if let Run::Sub(subs) = spec.run { subs } else { &[] };
+    Frame::Array(vec![
+        Frame::bulk(spec.name),
+        Frame::Integer(spec.arity.into()),
+        Frame::Set(flags.map(Frame::Simple).collect()),
+        Frame::Integer(first.into()),
+        Frame::Integer(last.into()),
+        Frame::Integer(step.into()),
+        Frame::Set(vec![Frame::Simple(category)]),
+        Frame::Array(Vec::new()),
+        Frame::Array(Vec::new()),
+        Frame::Array(subs.iter().map(row).collect()),
+    ])
+}
+
+/// Returns a row as `COMMAND DOCS` shows it.
+fn described(group: &'static str, spec: &Spec) -> Frame {
+    let mut facts = vec![
+        (Frame::bulk("summary"), Frame::bulk(spec.summary)),
+        (Frame::bulk("since"), Frame::bulk(spec.since)),
+        (Frame::bulk("group"), Frame::bulk(group)),
+    ];
+    if let Run::Sub(subs) = spec.run {
+        let name = |sub: &Spec| Frame::bulk(format!("{}|{}", spec.name, sub.name));
+        let subs = subs.iter().map(|sub| (name(sub), described(group, sub)));
+        facts.push((Frame::bulk("subcommands"), Frame::Map(subs.collect())));
+    }
+    Frame::Map(facts)
+}

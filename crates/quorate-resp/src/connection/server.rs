@@ -1,0 +1,104 @@
+//! Commands on the server.
+
+use super::Call;
+use super::introspect;
+use crate::batch::Step;
+use crate::error::Refusal;
+use crate::frame::Frame;
+use crate::glob::Glob;
+use crate::table::{Spec, local, sub};
+
+/// The rows of commands on the server.
+pub const SERVER_COMMANDS: &[Spec] = &[
+    local("info", -1, "1.0.0", "Describes the server.", info),
+    local("time", 1, "2.6.0", "Returns the time of the server.", time),
+    local("role", 1, "2.8.12", "Returns that writes are taken here.", role),
+    local("wait", 3, "3.0.0", "Returns how many other members have each write.", wait),
+    local("command", -1, "2.8.13", "Describes commands.", introspect::command),
+    sub("config", "2.0.0", "The parameters of the server.", CONFIG),
+    sub("slowlog", "2.2.12", "The requests that took long.", SLOWLOG),
+    sub("latency", "2.8.13", "What took long.", LATENCY),
+];
+
+const CONFIG: &[Spec] = &[
+    local("get", -3, "2.0.0", "Returns parameters.", config_get),
+    local("set", -4, "2.0.0", "Takes parameters as they are; no other one can be set.", config_set),
+    local("resetstat", 2, "2.0.0", "Does nothing: what was counted is kept.", ok),
+];
+
+const SLOWLOG: &[Spec] = &[
+    local("get", -2, "2.2.12", "Returns none: the metrics of the server say what took long.", none),
+    local("len", 2, "2.2.12", "Returns 0.", zero),
+    local("reset", 2, "2.2.12", "Does nothing.", ok),
+];
+
+const LATENCY: &[Spec] = &[
+    local("latest", 2, "2.8.13", "Returns none: the metrics of the server say what took long.", none),
+    local("history", 3, "2.8.13", "Returns none.", none),
+    local("reset", -2, "2.8.13", "Returns 0.", zero),
+];
+
+const MICROSECOND: u64 = 1_000;
+const SECOND: u64 = 1_000_000_000;
+
+type Ran = Result<Step, Refusal>;
+
+fn ok(_: &mut Call) -> Ran {
+    Ok(Frame::OK.into())
+}
+
+fn none(_: &mut Call) -> Ran {
+    Ok(Frame::Array(Vec::new()).into())
+}
+
+fn zero(_: &mut Call) -> Ran {
+    Ok(Frame::Integer(0).into())
+}
+
+fn info(call: &mut Call) -> Ran {
+    let sections = call.args.rest();
+    let sections: Vec<_> = sections.iter().map(|name| String::from_utf8_lossy(name).to_lowercase()).collect();
+    Ok(Frame::Text(call.host.info(&sections)).into())
+}
+
+fn time(call: &mut Call) -> Ran {
+    let now = call.args.moment.now;
+    let parts = [now / SECOND, now % SECOND / MICROSECOND];
+    Ok(Frame::bulks(parts.map(|part| part.to_string().into())).into())
+}
+
+fn role(_: &mut Call) -> Ran {
+    Ok(Frame::Array(vec![Frame::bulk("master"), Frame::Integer(0), Frame::Array(Vec::new())]).into())
+}
+
+fn wait(call: &mut Call) -> Ran {
+    call.args.integer()?;
+    let timeout = crate::number::integer(&call.args.next()?);
+    match timeout {
+        None => Err(Refusal::Text("ERR timeout is not an integer or out of range")),
+        Some(timeout) if timeout < 0 => Err(Refusal::Text("ERR timeout is negative")),
+        Some(_) => Ok(Frame::count(call.host.replicas()).into()),
+    }
+}
+
+fn config_get(call: &mut Call) -> Ran {
+    let patterns = call.args.rest().into_iter().map(|word| Glob::new(word.to_ascii_lowercase().into()));
+    let patterns = patterns.collect::<Result<Vec<_>, _>>()?;
+    let parameters = call.host.parameters().into_iter();
+    let wanted = parameters.filter(|(name, _)| patterns.iter().any(|glob| glob.matches(name.as_bytes())));
+    Ok(Frame::Map(wanted.map(|(name, value)| (Frame::bulk(name), Frame::bulk(value))).collect()).into())
+}
+
+fn config_set(call: &mut Call) -> Ran {
+    let parameters = call.host.parameters();
+    for (name, value) in call.args.pairs()? {
+        let known = parameters.iter().find(|(known, _)| name.eq_ignore_ascii_case(known.as_bytes()));
+        let Some((_, is)) = known else {
+            return Err(Refusal::Parameter(String::from_utf8_lossy(&name).into_owned()));
+        };
+        if value != is.as_bytes() {
+            return Err(Refusal::Text("ERR CONFIG SET failed - the parameter can't be changed by a client"));
+        }
+    }
+    Ok(Frame::OK.into())
+}

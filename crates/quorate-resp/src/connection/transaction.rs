@@ -1,0 +1,147 @@
+//! Transactions: MULTI, EXEC and their like.
+//!
+//! A command of a transaction is kept as it was sent, and read when the transaction runs. So one that is wrong has its
+//! error in the reply of EXEC, as in Redis; only a command that does not exist, has a wrong number of arguments, or is
+//! not allowed, makes EXEC fail as a whole.
+
+use bytes::Bytes;
+use quorate_keys::{KeyCommand, KeysCommand, KeysReply};
+
+use super::{Call, Connection};
+use crate::batch::{Part, Premise, Step};
+use crate::error::Refusal;
+use crate::frame::Frame;
+use crate::limits::{TRANSACTION_BYTES_MAX, TRANSACTION_COMMANDS_MAX, WATCHED_KEYS_MAX};
+use crate::plan::{Outcome, Plan, Until, all};
+use crate::replies;
+use crate::table::{Spec, local, row};
+
+/// The rows of commands of transactions.
+pub const TRANSACTION_COMMANDS: &[Spec] = &[
+    local("multi", 1, "1.2.0", "Begins a transaction.", multi),
+    local("exec", 1, "1.2.0", "Runs the transaction.", exec),
+    local("discard", 1, "2.0.0", "Ends the transaction; nothing of it runs.", discard),
+    local("watch", -2, "2.2.0", "Has the next transaction depend on keys.", watch),
+    local("unwatch", 1, "2.2.0", "Has the next transaction depend on no keys.", unwatch),
+];
+
+type Ran = Result<Step, Refusal>;
+
+/// A transaction that has begun.
+#[derive(Debug, Default)]
+pub struct Transaction {
+    commands: Vec<Vec<Bytes>>,
+    bytes: usize,
+    has_failed: bool,
+}
+
+impl Transaction {
+    /// Has EXEC fail.
+    pub fn fail(&mut self) {
+        self.has_failed = true;
+    }
+
+    /// Returns how many commands it has.
+    pub fn len(&self) -> usize {
+        self.commands.len()
+    }
+
+    /// Keeps a command for EXEC.
+    pub fn queue(&mut self, words: &[Bytes]) -> Ran {
+        self.bytes += words.iter().map(Bytes::len).sum::<usize>();
+        if self.commands.len() >= TRANSACTION_COMMANDS_MAX || self.bytes > TRANSACTION_BYTES_MAX {
+            self.has_failed = true;
+            self.commands.clear();
+            return Err(Refusal::Text("ERR the transaction has too many commands, or too many bytes"));
+        }
+        self.commands.push(words.to_vec());
+        Ok(Frame::Simple("QUEUED").into())
+    }
+}
+
+/// Returns whether a command runs although a transaction has begun.
+pub fn runs_at_once(spec: &Spec) -> bool {
+    matches!(spec.name, "multi" | "exec" | "discard" | "watch" | "quit" | "reset")
+}
+
+fn multi(call: &mut Call) -> Ran {
+    if call.connection.transaction.is_some() {
+        return Err(Refusal::Text("ERR MULTI calls can not be nested"));
+    }
+    call.connection.transaction = Some(Transaction::default());
+    Ok(Frame::OK.into())
+}
+
+fn discard(call: &mut Call) -> Ran {
+    let transaction = call.connection.transaction.take();
+    transaction.ok_or(Refusal::Text("ERR DISCARD without MULTI"))?;
+    call.connection.watched.clear();
+    Ok(Frame::OK.into())
+}
+
+fn exec(call: &mut Call) -> Ran {
+    let transaction = call.connection.transaction.take().ok_or(Refusal::Text("ERR EXEC without MULTI"))?;
+    let premises = std::mem::take(&mut call.connection.watched);
+    if transaction.has_failed {
+        return Err(Refusal::Text("EXECABORT Transaction discarded because of previous errors."));
+    }
+    let mut parts = Vec::with_capacity(transaction.commands.len());
+    let mut moment = call.args.moment.clone();
+    for words in &transaction.commands {
+        moment.seed = moment.seed.rotate_left(7).wrapping_add(1);
+        let step = row(words).and_then(|(spec, args)| call.connection.call(spec, args, &moment, call.host));
+        parts.push(match step {
+            Ok(Step::Plan(mut plan)) => {
+                // What it reads, it reads where it writes.
+                plan.is_write = true;
+                Part::Open(plan)
+            }
+            Ok(Step::Replies(frames)) => Part::Done(frames.into_iter().next().unwrap_or(Frame::OK)),
+            Ok(_) => Part::Done(Frame::error("ERR Command not allowed inside a transaction")),
+            Err(refusal) => Part::Done(Frame::error(refusal)),
+        });
+    }
+    Ok(Step::Exec(premises, parts))
+}
+
+fn watch(call: &mut Call) -> Ran {
+    if call.connection.transaction.is_some() {
+        return Err(Refusal::Text("ERR WATCH inside MULTI is not allowed"));
+    }
+    let space = call.args.moment.space;
+    // Copies, since slices would hold the bytes of the whole request.
+    let keys: Vec<Bytes> = call.args.rest().iter().map(|key| Bytes::copy_from_slice(key)).collect();
+    if call.connection.watched.len() + keys.len() > WATCHED_KEYS_MAX {
+        return Err(Refusal::Text("ERR a transaction can't depend on more than 1000 keys"));
+    }
+    let describe = |key: &Bytes| KeysCommand::Key(KeyCommand::Describe { key: key.clone() });
+    let commands = keys.iter().map(describe).collect();
+    Ok(Step::Plan(Plan::new(space, commands, Until::Failure, move |answers| {
+        let answers = match all(answers) {
+            Ok(answers) => answers,
+            Err(error) => return Outcome::Reply(Frame::error(error)),
+        };
+        let mut premises = Vec::with_capacity(keys.len());
+        for (key, answer) in keys.into_iter().zip(answers) {
+            let version = match answer {
+                KeysReply::Key(info) => Some(info.version),
+                KeysReply::Missing => None,
+                other => return Outcome::Reply(replies::unexpected(&other)),
+            };
+            premises.push(Premise { space, key, version });
+        }
+        Outcome::Watched(premises)
+    })))
+}
+
+fn unwatch(call: &mut Call) -> Ran {
+    call.connection.watched.clear();
+    Ok(Frame::OK.into())
+}
+
+impl Connection {
+    /// Returns whether a transaction has begun.
+    pub fn is_in_transaction(&self) -> bool {
+        self.transaction.is_some()
+    }
+}

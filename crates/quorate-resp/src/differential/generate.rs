@@ -1,0 +1,272 @@
+//! Random requests: all commands of the door, on few keys, with all types, wrong types and wrong words.
+
+use bytes::Bytes;
+
+/// Requests by their words. `a|b` is one of these words, `?w` may be left out, `w+` is there up to three times, and
+/// `a,b` are two words that belong together. Letters stand for words: K a key, V a value, M a field or member, I an
+/// integer, N a small one, F a number, S and L bounds by score and by name, T a duration, A a time, and G a pattern.
+const TEMPLATES: &[(char, &str)] = &[
+    ('s', "get K"),
+    ('s', "mget K+"),
+    ('s', "strlen K"),
+    ('s', "getrange|substr K I I"),
+    ('s', "set K V ?NX|XX ?GET"),
+    ('s', "set K V"),
+    ('s', "set K V EX|PX T"),
+    ('s', "set K V EXAT|PXAT A ?GET"),
+    ('s', "set K V KEEPTTL ?GET ?XX"),
+    ('s', "set K V IFEQ V"),
+    ('s', "setnx K V"),
+    ('s', "setex|psetex K T V"),
+    ('s', "getset K V"),
+    ('s', "getdel K"),
+    ('s', "getex K ?PERSIST"),
+    ('s', "getex K EX|PX T"),
+    ('s', "mset K,V+"),
+    ('s', "msetnx K,V+"),
+    ('s', "append K V"),
+    ('s', "setrange K N V"),
+    ('s', "incr|decr K"),
+    ('s', "incrby|decrby K I"),
+    ('s', "incrbyfloat K F"),
+    ('h', "hget|hexists|hstrlen K M"),
+    ('h', "hmget K M+"),
+    ('h', "hgetall|hkeys|hvals|hlen K"),
+    ('h', "hset|hmset K M,V+"),
+    ('h', "hset K M,V+"),
+    ('h', "hsetnx K M V"),
+    ('h', "hdel K M+"),
+    ('h', "hincrby K M I"),
+    ('h', "hincrbyfloat K M F"),
+    ('h', "hrandfield K ?N ?WITHVALUES"),
+    ('h', "hscan K 0 ?MATCH,G ?COUNT,N ?NOVALUES"),
+    ('h', "hexpire|hpexpire K T ?NX|XX|GT|LT FIELDS 2 M M"),
+    ('h', "hexpireat|hpexpireat K A FIELDS 1 M"),
+    ('h', "httl|hpttl|hexpiretime|hpexpiretime|hpersist K FIELDS 2 M M"),
+    ('h', "hgetex K ?PERSIST FIELDS 2 M M"),
+    ('h', "hgetex K EX|PX T FIELDS 1 M"),
+    ('h', "hsetex K ?FNX|FXX ?KEEPTTL FIELDS 2 M V M V"),
+    ('h', "hsetex K EX|PX T FIELDS 1 M V"),
+    ('e', "sismember K M"),
+    ('e', "smismember K M+"),
+    ('e', "smembers|scard K"),
+    ('e', "sadd K M+"),
+    ('e', "sadd K M M M"),
+    ('e', "srem K M+"),
+    ('e', "srandmember K ?N"),
+    ('e', "spop K 100"),
+    ('e', "smove K K M"),
+    ('e', "sinter|sunion|sdiff K+"),
+    ('e', "sinterstore|sunionstore|sdiffstore K K+"),
+    ('e', "sintercard N K+ ?LIMIT,N"),
+    ('e', "sscan K 0 ?MATCH,G ?COUNT,N"),
+    ('z', "zscore K M"),
+    ('z', "zmscore K M+"),
+    ('z', "zcard K"),
+    ('z', "zrank|zrevrank K M ?WITHSCORE"),
+    ('z', "zrandmember K ?N ?WITHSCORES"),
+    ('z', "zadd K F,M+"),
+    ('z', "zadd K F,M+"),
+    ('z', "zadd K ?NX|XX ?GT|LT ?CH ?INCR F,M+"),
+    ('z', "zincrby K F M"),
+    ('z', "zrem K M+"),
+    ('z', "zpopmin|zpopmax K ?N"),
+    ('z', "zmpop N K+ MIN|MAX ?COUNT,N"),
+    ('z', "zrange K I I ?REV ?WITHSCORES"),
+    ('z', "zrange K S S BYSCORE ?REV ?LIMIT,N,N ?WITHSCORES"),
+    ('z', "zrange K L L BYLEX ?REV ?LIMIT,N,N"),
+    ('z', "zrevrange K I I ?WITHSCORES"),
+    ('z', "zrangebyscore|zrevrangebyscore K S S ?WITHSCORES ?LIMIT,N,N"),
+    ('z', "zrangebylex|zrevrangebylex K L L ?LIMIT,N,N"),
+    ('z', "zcount K S S"),
+    ('z', "zlexcount K L L"),
+    ('z', "zremrangebyrank K I I"),
+    ('z', "zremrangebyscore K S S"),
+    ('z', "zremrangebylex K L L"),
+    ('z', "zscan K 0 ?MATCH,G ?COUNT,N"),
+    ('l', "llen K"),
+    ('l', "lrange K I I"),
+    ('l', "lindex K I"),
+    ('l', "lpush|rpush K V+"),
+    ('l', "lpush|rpush K V V V"),
+    ('l', "lpushx|rpushx K V+"),
+    ('l', "lpop|rpop K ?N"),
+    ('l', "lset K N V"),
+    ('l', "linsert K BEFORE|AFTER V V"),
+    ('l', "lrem K N V"),
+    ('l', "ltrim K I I"),
+    ('l', "lmove K K LEFT|RIGHT LEFT|RIGHT"),
+    ('l', "rpoplpush K K"),
+    ('l', "lmpop N K+ LEFT|RIGHT ?COUNT,N"),
+    ('*', "exists|touch|del|unlink K+"),
+    ('*', "type K"),
+    ('*', "ttl|pttl|expiretime|pexpiretime|persist K"),
+    ('*', "expire|pexpire K T ?NX|XX|GT|LT"),
+    ('*', "expireat|pexpireat K A ?NX|XX|GT|LT"),
+    ('*', "rename|renamenx K K"),
+    ('*', "copy K K ?REPLACE ?DB,0|1"),
+    ('*', "move K 0|1|99|x"),
+    ('*', "keys G"),
+    ('*', "dbsize"),
+    ('*', "randomkey"),
+    ('*', "scan 0 COUNT 1000 ?MATCH,G ?TYPE,string|hash|set|zset|list|x"),
+    ('*', "object refcount K"),
+    ('*', "select 0|0|0|1|16|-1|x"),
+    ('*', "multi"),
+    ('*', "exec"),
+    ('*', "exec"),
+    ('*', "discard"),
+    ('*', "watch K+"),
+    ('*', "unwatch"),
+    ('*', "ping ?V"),
+    ('*', "echo V"),
+    ('*', "client setname|getname ?M"),
+    ('*', "wait 0 0"),
+    ('*', "nosuch V"),
+    ('*', "publish V V"),
+];
+
+const VALUES: &[&str] =
+    &["", "0", "1", "-7", "9223372036854775807", "9223372036854775808", "01", "1.5", "0.125", "abc", "\0\r\n", "10"];
+const MEMBERS: &[&str] = &["", "f", "g", "fa", "h", "a", "b", "1", "2"];
+const INTEGERS: &[&str] = &[
+    "0",
+    "1",
+    "-1",
+    "2",
+    "-2",
+    "3",
+    "-3",
+    "5",
+    "100",
+    "-100",
+    "9223372036854775807",
+    "-9223372036854775808",
+    "x",
+    "1.5",
+    "9223372036854775808",
+    "",
+];
+const SMALL: &[&str] = &["0", "1", "2", "3", "1", "2", "-1", "-2", "5", "x", "40"];
+const FLOATS: &[&str] = &[
+    "0",
+    "1",
+    "2",
+    "3",
+    "-1.5",
+    "0.125",
+    "2.5e1",
+    "1e10",
+    "1e300",
+    "inf",
+    "-inf",
+    "+inf",
+    "nan",
+    "x",
+    "",
+    "1e-7",
+    "3.1",
+    "123456789",
+    "1e20",
+];
+const SCORES: &[&str] = &["-inf", "+inf", "0", "1", "(1", "2", "(2", "3", "-1", "(-inf", "x", "(x", "1.5", "nan"];
+const NAMES: &[&str] = &["-", "+", "[a", "(a", "[f", "(fa", "[", "(", "x", "[g", "+", "-"];
+const DURATIONS: &[&str] =
+    &["100000", "500000", "1000000", "0", "-1", "x", "100000", "9223372036854775807", "-9223372036854775808"];
+const TIMES: &[&str] = &["4102444800", "1", "0", "-5", "8000000000", "x", "5000000000000", "8000000000000"];
+const PATTERNS: &[&str] = &["*", "s*", "?1", "[sh]*", "h[^1]", "f*", "*a", "\\*", "zz", "*1*"];
+
+/// A generator of requests. The same seed generates the same ones.
+#[derive(Clone, Debug)]
+pub struct Generator(u64);
+
+impl Generator {
+    /// Returns a generator.
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// Returns the next request.
+    pub fn request(&mut self) -> Vec<Bytes> {
+        let (kind, template) = *self.pick(TEMPLATES);
+        let mut words = Vec::new();
+        template.split(' ').for_each(|token| self.token(kind, token, &mut words));
+        match self.below(40) {
+            0 if words.len() > 1 => _ = words.pop(),
+            1 => words.push(self.value()),
+            2 if words.len() > 1 => {
+                let place = 1 + self.below(words.len() as u64 - 1) as usize;
+                let word = self.value();
+                if let Some(replaced) = words.get_mut(place) {
+                    *replaced = word;
+                }
+            }
+            _ => {}
+        }
+        words
+    }
+
+    fn token(&mut self, kind: char, token: &str, words: &mut Vec<Bytes>) {
+        let token = match token.strip_prefix('?') {
+            Some(_) if self.below(2) == 0 => return,
+            Some(token) => token,
+            None => token,
+        };
+        let (token, times) = token.strip_suffix('+').map_or((token, 1), |token| (token, 1 + self.below(3)));
+        for _ in 0..times {
+            for part in token.split(',') {
+                let word = self.word(kind, part);
+                words.push(word);
+            }
+        }
+    }
+
+    fn word(&mut self, kind: char, part: &str) -> Bytes {
+        let list = match part {
+            "K" => return self.key(kind),
+            "V" => VALUES,
+            "M" => MEMBERS,
+            "I" => INTEGERS,
+            "N" => SMALL,
+            "F" => FLOATS,
+            "S" => SCORES,
+            "L" => NAMES,
+            "T" => DURATIONS,
+            "A" => TIMES,
+            "G" => PATTERNS,
+            words => {
+                let words: Vec<&str> = words.split('|').collect();
+                return Bytes::copy_from_slice(self.pick(&words).as_bytes());
+            }
+        };
+        // The first words of a list are the usual ones.
+        let usual = (list.len() as u64).min(5);
+        let below = if self.below(2) == 0 { usual } else { list.len() as u64 };
+        let place = self.below(below) as usize;
+        list.get(place).map_or_else(Bytes::new, |word| Bytes::from_static(word.as_bytes()))
+    }
+
+    /// Returns a key, mostly of the kind that is asked for.
+    fn key(&mut self, kind: char) -> Bytes {
+        let others = ['s', 'h', 'e', 'z', 'l'];
+        let kind = if kind == '*' || self.below(12) == 0 { *self.pick(&others) } else { kind };
+        format!("{kind}{}", 1 + self.below(3)).into()
+    }
+
+    fn value(&mut self) -> Bytes {
+        Bytes::from_static(self.pick(VALUES).as_bytes())
+    }
+
+    /// Returns a number below a bound, or 0.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (u128::from(mixed ^ (mixed >> 31)) * u128::from(bound) >> 64) as u64
+    }
+
+    #[allow(clippy::indexing_slicing, reason = "the place is below the length, and no list is empty")]
+    fn pick<'a, T>(&mut self, list: &'a [T]) -> &'a T {
+        &list[self.below(list.len() as u64) as usize]
+    }
+}

@@ -1,0 +1,161 @@
+//! A door on keys in memory.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use quorate_keys::{Context, Keys, KeysError, KeysReply, Memory, Tables, Version};
+
+use super::Value;
+use crate::args::Moment;
+use crate::batch::{Answered, Job, Premise};
+use crate::connection::{Connection, Host, Role};
+use crate::cursors::Cursors;
+use crate::door::Door;
+use crate::frame::{Frame, Protocol};
+use crate::plan::{Answers, Unit};
+
+/// The steps that a command may take.
+const BUDGET: u64 = 1 << 40;
+
+/// A door on keys in memory, with one client.
+#[derive(Debug)]
+pub struct MemoryDoor {
+    door: Door,
+    input: BytesMut,
+    tables: Memory,
+    cursors: Arc<Cursors>,
+    seed: u64,
+    index: u64,
+    jobs: u64,
+}
+
+/// A server with nothing to tell.
+struct Alone;
+
+impl Host for Alone {
+    fn anonymous(&self) -> Option<Role> {
+        Some(Role::Write)
+    }
+
+    fn info(&self, _: &[String]) -> String {
+        "# Server\r\n".to_owned()
+    }
+
+    fn parameters(&self) -> Vec<(&'static str, String)> {
+        vec![("appendonly", "yes".to_owned()), ("save", String::new())]
+    }
+
+    fn clients(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn replicas(&self) -> u64 {
+        0
+    }
+}
+
+impl MemoryDoor {
+    /// Returns a door on no keys.
+    pub fn new(seed: u64) -> Self {
+        let door = Door::new(Connection::new(1, "here".to_owned()));
+        let (cursors, tables) = (Arc::new(Cursors::new(seed)), Memory::default());
+        Self { door, input: BytesMut::new(), tables, cursors, seed, index: 0, jobs: 0 }
+    }
+
+    /// Returns how many jobs were done.
+    pub fn jobs(&self) -> u64 {
+        self.jobs
+    }
+
+    /// Returns whether the connection was closed.
+    pub fn is_closed(&self) -> bool {
+        self.door.is_closing()
+    }
+
+    /// Sends bytes, at a time in nanoseconds since 1970, and returns the replies to the requests that are whole.
+    pub fn send(&mut self, bytes: &[u8], now: u64) -> BytesMut {
+        self.input.extend_from_slice(bytes);
+        let mut out = BytesMut::new();
+        loop {
+            self.seed = self.seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            let moment = Moment { now, seed: self.seed, space: 0, cursors: Arc::clone(&self.cursors) };
+            let mut batch = self.door.take(&mut self.input, moment, &Alone);
+            if batch.is_empty() {
+                return out;
+            }
+            while let Some(job) = batch.job() {
+                self.jobs += 1;
+                let answered = self.run(job, now);
+                batch.answer(answered);
+            }
+            self.door.finish(batch, &Alone, &mut out);
+        }
+    }
+
+    /// Sends requests, and returns their replies.
+    ///
+    /// # Errors
+    ///
+    /// A text, if a reply can't be read.
+    pub fn ask(&mut self, requests: &[Vec<Bytes>], now: u64) -> Result<Vec<Value>, String> {
+        let mut bytes = BytesMut::new();
+        for request in requests {
+            Frame::bulks(request.iter().cloned()).write(Protocol::Two, &mut bytes);
+        }
+        let out = self.send(&bytes, now);
+        let (mut values, mut from) = (Vec::new(), 0);
+        while let Some((value, read)) = Value::read(out.get(from..).unwrap_or_default())? {
+            values.push(value);
+            from += read;
+        }
+        Ok(values)
+    }
+
+    fn run(&mut self, job: Job, now: u64) -> Answered {
+        match job {
+            Job::Keys { premises, units, .. } => {
+                self.index += 1;
+                if !premises.iter().all(|premise| self.holds(premise, now)) {
+                    return Answered::Conflict;
+                }
+                let numbers = 0_u16..;
+                Answered::Units(units.iter().zip(numbers).map(|(unit, number)| self.unit(unit, now, number)).collect())
+            }
+            Job::Login { .. } => Answered::Login(None),
+            Job::Publish { .. } => Answered::Published(0),
+        }
+    }
+
+    fn holds(&mut self, premise: &Premise, now: u64) -> bool {
+        let (key, version) = (premise.key.clone(), premise.version);
+        let command = quorate_keys::KeysCommand::Key(quorate_keys::KeyCommand::Expect { key, version });
+        self.command(premise.space, &command, now, 0).is_ok()
+    }
+
+    fn unit(&mut self, unit: &Unit, now: u64, number: u16) -> Answers {
+        let mut answers = Answers::new();
+        for command in &unit.commands {
+            let answer = self.command(unit.space, command, now, number);
+            let is_met = unit.until.is_met(&answer);
+            answers.push(answer);
+            if is_met {
+                break;
+            }
+        }
+        answers
+    }
+
+    fn command(
+        &mut self,
+        space: quorate_keys::Space,
+        command: &quorate_keys::KeysCommand,
+        now: u64,
+        number: u16,
+    ) -> Result<KeysReply, <Memory as Tables>::Error>
+    where
+        Memory: Tables<Error = KeysError>,
+    {
+        let mut context = Context::new(now, Version::new(self.index, number), BUDGET);
+        Keys::new(&mut self.tables, &mut context, space).run(command)
+    }
+}

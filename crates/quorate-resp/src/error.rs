@@ -1,0 +1,74 @@
+//! Why a command is refused before the store is asked. The texts are those of Redis, with their codes in front.
+
+use thiserror::Error;
+
+/// Why a command is refused.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum Refusal {
+    /// There is no such command.
+    #[error("ERR unknown command '{name}', with args beginning with: {arguments}")]
+    Unknown {
+        /// Its name, as it was sent.
+        name: String,
+        /// The beginning of its arguments.
+        arguments: String,
+    },
+    /// There is no such command below another one.
+    #[error("ERR unknown subcommand '{name}'. Try {} HELP.", .of.to_uppercase())]
+    UnknownSub {
+        /// Its name, as it was sent.
+        name: String,
+        /// The other command.
+        of: &'static str,
+    },
+    /// It has too few arguments, or too many.
+    #[error("ERR wrong number of arguments for '{0}' command")]
+    Arity(String),
+    /// The arguments do not fit together.
+    #[error("ERR syntax error")]
+    Syntax,
+    /// An argument is not an integer.
+    #[error("ERR value is not an integer or out of range")]
+    NotInteger,
+    /// An argument is not an integer that is allowed.
+    #[error("ERR value is out of range")]
+    OutOfRange,
+    /// An argument is not a number.
+    #[error("ERR value is not a valid float")]
+    NotFloat,
+    /// An argument is negative.
+    #[error("ERR value is out of range, must be positive")]
+    Negative,
+    /// A time is none, or out of reach.
+    #[error("ERR invalid expire time in '{0}' command")]
+    Expiry(&'static str),
+    /// The user may not do it.
+    #[error("NOPERM User {user} has no permissions to run the '{command}' command")]
+    NoPermission {
+        /// The user.
+        user: String,
+        /// The command.
+        command: &'static str,
+    },
+    /// The client listens, and may not do anything else.
+    #[error(
+        "ERR Can't execute '{0}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this \
+         context"
+    )]
+    Subscribed(&'static str),
+    /// HELLO does not know an option.
+    #[error("ERR Syntax error in HELLO option '{0}'")]
+    HelloOption(String),
+    /// CLIENT SETINFO does not know an option.
+    #[error("ERR Unrecognized option '{0}'")]
+    Option(String),
+    /// There is no such parameter.
+    #[error("ERR Unknown option or number of arguments for CONFIG SET - '{0}'")]
+    Parameter(String),
+    /// A cursor is none.
+    #[error("ERR invalid cursor")]
+    Cursor,
+    /// Anything else.
+    #[error("{0}")]
+    Text(&'static str),
+}

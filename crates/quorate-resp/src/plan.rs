@@ -1,0 +1,121 @@
+//! What a command asks of the store, and how the answer becomes a reply.
+
+use std::fmt;
+
+use quorate_keys::{KeysCommand, KeysError, KeysReply, Space};
+
+use crate::batch::Premise;
+use crate::frame::Frame;
+
+/// The answers to the commands of a unit that ran: all of them, or those up to the one that ended it.
+pub type Answers = Vec<Result<KeysReply, KeysError>>;
+
+/// Commands that belong together: nothing of other clients happens between them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Unit {
+    /// The space of their keys.
+    pub space: Space,
+    /// The commands.
+    pub commands: Vec<KeysCommand>,
+    /// When the commands after one are left out.
+    pub until: Until,
+}
+
+/// When the rest of a unit is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// Never.
+    End,
+    /// After a command that failed.
+    Failure,
+    /// After a command that failed, or whose reply [is something](Until::is_met).
+    Found,
+}
+
+impl Until {
+    /// Returns whether a command with this answer is the last one to run.
+    pub fn is_met(self, answer: &Result<KeysReply, KeysError>) -> bool {
+        match (self, answer) {
+            (Self::End, _) => false,
+            (_, Err(_)) => true,
+            (Self::Failure, Ok(_)) => false,
+            (Self::Found, Ok(KeysReply::Members(members))) => !members.is_empty(),
+            (Self::Found, Ok(KeysReply::Scored(members))) => !members.is_empty(),
+            (Self::Found, Ok(reply)) => *reply != KeysReply::Missing,
+        }
+    }
+}
+
+/// What the store is asked, and what is made of the answer.
+pub struct Plan {
+    /// What the store is asked.
+    pub unit: Unit,
+    /// Whether it may change keys.
+    pub is_write: bool,
+    /// What is made of the answer.
+    pub finish: Finish,
+}
+
+/// What is made of the answers to a unit.
+pub type Finish = Box<dyn FnOnce(Answers) -> Outcome + Send>;
+
+/// What came of a plan.
+#[derive(Debug)]
+pub enum Outcome {
+    /// The reply.
+    Reply(Frame),
+    /// The store has to be asked for more. Only commands that read do so.
+    More(Plan),
+    /// The versions of keys that the next transaction depends on. The reply is OK.
+    Watched(Vec<Premise>),
+}
+
+impl From<Frame> for Outcome {
+    fn from(frame: Frame) -> Self {
+        Self::Reply(frame)
+    }
+}
+
+impl fmt::Debug for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Plan").field("unit", &self.unit).finish_non_exhaustive()
+    }
+}
+
+impl Plan {
+    /// Returns a plan of several commands.
+    pub fn new<O: Into<Outcome>>(
+        space: Space,
+        commands: Vec<KeysCommand>,
+        until: Until,
+        finish: impl FnOnce(Answers) -> O + Send + 'static,
+    ) -> Self {
+        Self {
+            unit: Unit { space, commands, until },
+            is_write: false,
+            finish: Box::new(|answers| finish(answers).into()),
+        }
+    }
+
+    /// Returns a plan of one command. Its failure is the reply.
+    pub fn one<O: Into<Outcome>>(
+        space: Space,
+        command: KeysCommand,
+        finish: impl FnOnce(KeysReply) -> O + Send + 'static,
+    ) -> Self {
+        Self::new(space, vec![command], Until::Failure, |answers| match last(answers) {
+            Ok(reply) => finish(reply).into(),
+            Err(error) => Frame::error(error).into(),
+        })
+    }
+}
+
+/// Returns the last answer; there is one if any command ran.
+pub fn last(mut answers: Answers) -> Result<KeysReply, KeysError> {
+    answers.pop().unwrap_or(Ok(KeysReply::Missing))
+}
+
+/// Returns all replies, or the first failure.
+pub fn all(answers: Answers) -> Result<Vec<KeysReply>, KeysError> {
+    answers.into_iter().collect()
+}

@@ -1,0 +1,212 @@
+//! The table of commands. A row says all there is to know of a command; dispatch, its number of arguments, roles and
+//! `COMMAND` are made of the same rows.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use bytes::Bytes;
+
+use crate::args::{Args, Planned};
+use crate::commands;
+use crate::connection::{self, Local};
+use crate::error::Refusal;
+
+/// The most bytes of an unknown command that an error repeats.
+const REPEATED_BYTES_MAX: usize = 128;
+
+/// A row of the table.
+#[derive(Debug)]
+pub struct Spec {
+    /// Its name, in small letters.
+    pub name: &'static str,
+    /// How many words a call has with the name; if negative, so many at least.
+    pub arity: i8,
+    /// What it does to keys.
+    pub access: Access,
+    /// Where its keys are.
+    pub keys: Places,
+    /// The version of Redis that had it first.
+    pub since: &'static str,
+    /// What it does, in a sentence.
+    pub summary: &'static str,
+    /// How it runs.
+    pub run: Run,
+    /// Whether a client may send it that has not logged in.
+    pub before_login: bool,
+}
+
+/// What a command does to keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// It concerns none.
+    None,
+    /// It reads them.
+    Read,
+    /// It may change them.
+    Write,
+}
+
+/// How a command runs.
+#[derive(Debug)]
+pub enum Run {
+    /// The store is asked.
+    Keys(fn(&mut Args) -> Planned),
+    /// The connection answers it by itself.
+    Local(Local),
+    /// By the row for its second word.
+    Sub(&'static [Spec]),
+}
+
+/// Where the keys of a command are among its words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Places {
+    /// From the first word to the last one, in steps. A negative last one counts from the end; no first one: no keys.
+    Words(i8, i8, i8),
+    /// After the word that says how many there are.
+    Counted(i8),
+}
+
+/// No keys.
+pub const NONE: Places = Places::Words(0, 0, 0);
+/// One key.
+pub const ONE: Places = Places::Words(1, 1, 1);
+/// One key, after a second word that belongs to the name.
+pub const SECOND: Places = Places::Words(2, 2, 1);
+/// Two keys.
+pub const TWO: Places = Places::Words(1, 2, 1);
+/// All words are keys.
+pub const ALL: Places = Places::Words(1, -1, 1);
+/// Every second word is a key.
+pub const PAIRS: Places = Places::Words(1, -1, 2);
+
+/// Returns the row of a command that reads keys.
+pub const fn read(
+    name: &'static str,
+    arity: i8,
+    keys: Places,
+    since: &'static str,
+    summary: &'static str,
+    run: fn(&mut Args) -> Planned,
+) -> Spec {
+    Spec { name, arity, access: Access::Read, keys, since, summary, run: Run::Keys(run), before_login: false }
+}
+
+/// Returns the row of a command that changes keys.
+pub const fn write(
+    name: &'static str,
+    arity: i8,
+    keys: Places,
+    since: &'static str,
+    summary: &'static str,
+    run: fn(&mut Args) -> Planned,
+) -> Spec {
+    Spec { access: Access::Write, ..read(name, arity, keys, since, summary, run) }
+}
+
+/// Returns the row of a command that the connection answers.
+pub const fn local(name: &'static str, arity: i8, since: &'static str, summary: &'static str, run: Local) -> Spec {
+    let run = Run::Local(run);
+    Spec { name, arity, access: Access::None, keys: NONE, since, summary, run, before_login: false }
+}
+
+/// Returns the row of a command whose second word says more.
+pub const fn sub(name: &'static str, since: &'static str, summary: &'static str, of: &'static [Spec]) -> Spec {
+    let run = Run::Sub(of);
+    Spec { name, arity: -2, access: Access::None, keys: NONE, since, summary, run, before_login: false }
+}
+
+impl Spec {
+    /// Returns the row of a command that a client may send before it has logged in.
+    pub const fn before_login(self) -> Self {
+        Self { before_login: true, ..self }
+    }
+
+    /// Returns whether a call may have so many words.
+    pub fn allows(&self, words: usize) -> bool {
+        let arity = usize::from(self.arity.unsigned_abs());
+        if self.arity < 0 { words >= arity } else { words == arity }
+    }
+
+    /// Returns the keys of a call.
+    pub fn keys_of<'a>(&self, words: &'a [Bytes]) -> Vec<&'a Bytes> {
+        let (first, last, step) = match self.keys {
+            Places::Words(first, last, step) => (first as usize, i64::from(last), step as usize),
+            Places::Counted(at) => {
+                let count = words.get(at as usize).and_then(|word| crate::number::integer(word)).unwrap_or(0);
+                (at as usize + 1, i64::from(at).saturating_add(count), 1)
+            }
+        };
+        let last = if last < 0 { words.len() as i64 + last } else { last };
+        let last = usize::try_from(last).unwrap_or(0);
+        if first == 0 { Vec::new() } else { words.iter().take(last + 1).skip(first).step_by(step.max(1)).collect() }
+    }
+}
+
+/// The groups of commands, as `COMMAND DOCS` names them, with their rows.
+pub static GROUPS: &[(&str, &[Spec])] = &[
+    ("connection", connection::COMMANDS),
+    ("server", connection::SERVER_COMMANDS),
+    ("transactions", connection::TRANSACTION_COMMANDS),
+    ("pubsub", connection::PUBSUB_COMMANDS),
+    ("generic", commands::keys::COMMANDS),
+    ("string", commands::strings::COMMANDS),
+    ("hash", commands::hashes::COMMANDS),
+    ("hash", commands::fields::COMMANDS),
+    ("set", commands::sets::COMMANDS),
+    ("sorted-set", commands::sorted_sets::COMMANDS),
+    ("sorted-set", commands::ranges::COMMANDS),
+    ("list", commands::lists::COMMANDS),
+    ("generic", commands::scans::COMMANDS),
+];
+
+static BY_NAME: LazyLock<BTreeMap<&'static str, &'static Spec>> =
+    LazyLock::new(|| all().map(|(_, spec)| (spec.name, spec)).collect());
+
+/// Returns all rows with their groups.
+pub fn all() -> impl Iterator<Item = (&'static str, &'static Spec)> {
+    GROUPS.iter().flat_map(|(group, specs)| specs.iter().map(|spec| (*group, spec)))
+}
+
+/// Returns the row of a command.
+pub fn find(name: &[u8]) -> Option<&'static Spec> {
+    let name = String::from_utf8(name.to_ascii_lowercase()).ok()?;
+    BY_NAME.get(name.as_str()).copied()
+}
+
+/// Returns the row of a call: that of its second word, if there is one; and which of the words are its arguments.
+///
+/// # Errors
+///
+/// [`Refusal`], if there is none, or if it has another number of words.
+pub fn row(words: &[Bytes]) -> Result<(&'static Spec, &[Bytes]), Refusal> {
+    let (name, arguments) = words.split_first().ok_or(Refusal::Syntax)?;
+    let spec = find(name).ok_or_else(|| unknown(name, arguments))?;
+    let Run::Sub(subs) = spec.run else {
+        let is_allowed = spec.allows(words.len());
+        return if is_allowed { Ok((spec, arguments)) } else { Err(Refusal::Arity(spec.name.to_owned())) };
+    };
+    let (name, arguments) = arguments.split_first().ok_or_else(|| Refusal::Arity(spec.name.to_owned()))?;
+    let sub = subs.iter().find(|sub| name.eq_ignore_ascii_case(sub.name.as_bytes()));
+    let sub = sub.ok_or_else(|| Refusal::UnknownSub { name: text(name), of: spec.name })?;
+    if !sub.allows(words.len()) {
+        return Err(Refusal::Arity(format!("{}|{}", spec.name, sub.name)));
+    }
+    Ok((sub, arguments))
+}
+
+fn unknown(name: &[u8], arguments: &[Bytes]) -> Refusal {
+    let mut repeated = String::new();
+    for argument in arguments {
+        if repeated.len() >= REPEATED_BYTES_MAX {
+            break;
+        }
+        let left = REPEATED_BYTES_MAX - repeated.len();
+        repeated += &format!("'{}' ", text(argument.get(..left).unwrap_or(argument)));
+    }
+    Refusal::Unknown { name: text(name), arguments: repeated }
+}
+
+/// Returns the beginning of a text.
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes.get(..REPEATED_BYTES_MAX).unwrap_or(bytes)).into_owned()
+}
