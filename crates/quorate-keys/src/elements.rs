@@ -40,7 +40,7 @@ impl<T: Tables> Keys<'_, T> {
             }
             ElementCommand::Draw { of, key, count, repeats, seed } => {
                 let Some(open) = self.typed(key, (*of).into())? else { return Ok(no_elements()) };
-                check_rows(*count, READ_ROWS_MAX)?;
+                check_rows(if *repeats { *count } else { open.row.count.min(*count) }, READ_ROWS_MAX)?;
                 let rows = self.draw(&open, *count, *repeats, *seed)?;
                 Ok(KeysReply::Elements(Page { rows, next: None }))
             }
