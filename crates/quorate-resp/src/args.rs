@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use quorate_keys::{KeysCommand, KeysReply, Space};
+use quorate_keys::{KeyCommand, KeysCommand, KeysReply, Kind, Space};
 
 use crate::cursors::Cursors;
 use crate::error::Refusal;
+use crate::frame::Frame;
 use crate::number::{double, integer};
 use crate::plan::{Answers, Outcome, Plan, Until};
 
@@ -91,6 +92,11 @@ impl<'a> Args<'a> {
         if self.is_empty() { Ok(()) } else { Err(Refusal::Syntax) }
     }
 
+    /// Returns whether one of the next arguments is this word.
+    pub fn has(&self, word: &str) -> bool {
+        self.words.iter().any(|other| other.eq_ignore_ascii_case(word.as_bytes()))
+    }
+
     /// Takes the next argument, if it is this word.
     pub fn option(&mut self, word: &str) -> bool {
         let (Some(first), rest) = (self.words.first(), self.words.get(1..)) else { return false };
@@ -124,6 +130,16 @@ impl<'a> Args<'a> {
     /// Returns the error that the number of arguments is wrong.
     pub fn arity(&self) -> Refusal {
         Refusal::Arity(self.name.to_owned())
+    }
+
+    /// Returns the plan of a command that is refused, but only if the key holds what it is for: a missing key has its own
+    /// reply, and another one is of the wrong type.
+    pub fn refuse_after(&mut self, key: Bytes, kind: Kind, missing: Frame, refusal: Refusal) -> Planned {
+        self.rest();
+        self.plan(KeysCommand::Key(KeyCommand::Count { key, kind }), move |reply| match reply {
+            KeysReply::Count(0) => missing,
+            _ => Frame::error(refusal),
+        })
     }
 
     /// Returns the plan of one command.

@@ -3,9 +3,10 @@
 //! # Invariants
 //!
 //! - What a request reads was written by all requests before it, and by none after it, but for the further pages of a
-//!   reply that has several.
-//! - There are at most three jobs, and one more for each further page: what is read before the first write; the writes,
-//!   with what is read between them; and what is read after the last write.
+//!   large hash or set that is read between writes.
+//! - There are at most three jobs: what is read before the first write; the writes, with what is read between them; and
+//!   what is read after the last write. A request that [continues](Plan::continues), and each further page of one, has
+//!   jobs of its own.
 
 use bytes::{Bytes, BytesMut};
 use quorate_keys::{Space, Version};
@@ -150,6 +151,10 @@ pub struct Batch {
     slots: Vec<Slot>,
     /// Where the units of the job are that runs: which request, and which command of it.
     asked: Vec<(usize, usize)>,
+    /// The transaction whose premises the job has that runs.
+    guarded: Option<usize>,
+    /// Whether a transaction did not run because its premises did not hold.
+    pub(crate) has_conflict: bool,
     /// What the next transaction depends on.
     pub(crate) watched: Vec<Premise>,
 }
@@ -191,15 +196,28 @@ impl Batch {
                 _ => {}
             }
         }
+        let end = self.end();
+        let slots = self.slots.get(..end).unwrap_or_default();
         let writes = |slot: &Slot| slot.open().any(|plan| plan.is_write);
-        let first = self.slots.iter().position(writes);
-        let reads_before = self.slots.iter().take(first.unwrap_or(0)).any(|slot| slot.open().next().is_some());
-        let range = match (first, self.slots.iter().rposition(writes)) {
+        let first = slots.iter().position(writes);
+        let reads_before = slots.iter().take(first.unwrap_or(0)).any(|slot| slot.open().next().is_some());
+        let range = match (first, slots.iter().rposition(writes)) {
             (Some(first), _) if reads_before => 0..first,
             (Some(first), Some(last)) => first..last + 1,
-            _ => 0..self.slots.len(),
+            _ => 0..end,
         };
         self.ask(range, first.is_some() && !reads_before)
+    }
+
+    /// Returns how many requests the next job may concern: a request that continues is asked alone.
+    fn end(&self) -> usize {
+        let continues = |slot: &Slot| slot.open().any(|plan| plan.continues);
+        let is_open = |slot: &Slot| slot.open().next().is_some();
+        match (self.slots.iter().position(is_open), self.slots.iter().position(continues)) {
+            (Some(first), Some(place)) if first == place => place + 1,
+            (_, Some(place)) => place,
+            (_, None) => self.slots.len(),
+        }
     }
 
     fn ask(&mut self, range: std::ops::Range<usize>, is_write: bool) -> Option<Job> {
@@ -207,7 +225,10 @@ impl Batch {
         self.asked.clear();
         for (place, slot) in self.slots.iter_mut().enumerate().skip(range.start).take(range.len()) {
             let State::Keys { premises: of_slot, parts, .. } = &mut slot.state else { continue };
-            premises.append(of_slot);
+            if !of_slot.is_empty() {
+                premises.append(of_slot);
+                self.guarded = Some(place);
+            }
             for (number, part) in parts.iter_mut().enumerate() {
                 match std::mem::replace(part, Part::Done(Frame::Null)) {
                     Part::Open(plan) => {
@@ -224,7 +245,9 @@ impl Batch {
 
     /// Takes what came of the last job.
     pub fn answer(&mut self, answered: Answered) {
-        let asked = std::mem::take(&mut self.asked);
+        let mut asked = std::mem::take(&mut self.asked);
+        let guarded = self.guarded.take();
+        asked.extend(guarded.map(|place| (place, usize::MAX)));
         match answered {
             Answered::Units(answers) => {
                 let mut answers = answers.into_iter();
@@ -232,7 +255,10 @@ impl Batch {
                     self.finish_part(place, number, answers.next().unwrap_or_default());
                 }
             }
-            Answered::Conflict => self.fail(&asked, &Frame::NullArray),
+            Answered::Conflict => {
+                self.has_conflict = true;
+                self.fail(&asked, &Frame::NullArray);
+            }
             Answered::Failed(text) => self.fail(&asked, &Frame::Error(text)),
             Answered::Published(count) => self.fail(&asked, &Frame::count(count)),
             Answered::Login(role) => {

@@ -81,6 +81,8 @@ pub struct Connection {
     labels: client::Labels,
     replies: Replies,
     transaction: Option<Transaction>,
+    /// What a transaction that may not run has changed already: the database, and what the client said of itself.
+    before: Option<(Space, client::Labels)>,
     last: &'static str,
 }
 
@@ -109,6 +111,7 @@ impl Connection {
             labels: Default::default(),
             replies: Replies::On,
             transaction: None,
+            before: None,
             last: "",
         }
     }
@@ -138,11 +141,7 @@ impl Connection {
 
     /// Runs a request.
     pub(crate) fn run(&mut self, words: &[Bytes], moment: &Moment, host: &dyn Host) -> Result<Step, Refusal> {
-        let checked = self.check(words, host);
-        if let (Some(transaction), Err(_)) = (&mut self.transaction, &checked) {
-            transaction.fail();
-        }
-        let (spec, arguments) = checked?;
+        let (spec, arguments) = self.check(words, host).map_err(|refusal| self.refused(words, refusal))?;
         self.last = spec.name;
         match &mut self.transaction {
             Some(transaction) if !transaction::runs_at_once(spec) => transaction.queue(words),
@@ -164,7 +163,22 @@ impl Connection {
         if self.protocol == Protocol::Two && !self.subscriptions.is_empty() && !subscriptions::is_allowed(spec) {
             return Err(Refusal::Subscribed(spec.name));
         }
+        if self.transaction.is_some() && transaction::is_refused(spec) {
+            return Err(Refusal::InTransaction(spec.name));
+        }
         Ok((spec, arguments))
+    }
+
+    /// Has the transaction fail that has begun; EXEC ends it.
+    fn refused(&mut self, words: &[Bytes], refusal: Refusal) -> Refusal {
+        if let Some(transaction) = &mut self.transaction {
+            transaction.fail();
+        }
+        if words.first().is_some_and(|word| word.eq_ignore_ascii_case(b"EXEC")) {
+            (self.transaction, self.watched) = (None, Vec::new());
+            return Refusal::ExecAborted(refusal.to_string());
+        }
+        refusal
     }
 
     fn user_name(&self) -> String {

@@ -5,7 +5,7 @@ mod generate;
 mod memory;
 mod value;
 
-pub use compare::{Comparison, Difference};
+pub use compare::{Alike, Comparison, Difference};
 pub use generate::Generator;
 pub use memory::MemoryDoor;
 pub use value::Value;

@@ -81,6 +81,7 @@ impl Door {
     /// Returns the replies to a batch all jobs of which were answered.
     pub fn finish(&mut self, mut batch: Batch, host: &dyn Host, out: &mut BytesMut) {
         self.connection.watched.append(&mut batch.watched);
+        self.connection.end_transaction(batch.has_conflict);
         batch.write(out, |user, role, hello| {
             let frame = self.connection.log_in(user, role, hello, host);
             (frame, self.connection.protocol)

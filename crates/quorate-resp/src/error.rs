@@ -62,6 +62,21 @@ pub enum Refusal {
     /// CLIENT SETINFO does not know an option.
     #[error("ERR Unrecognized option '{0}'")]
     Option(String),
+    /// An expiry has no such condition.
+    #[error("ERR Unsupported option {0}")]
+    Condition(String),
+    /// No key holds something of this name.
+    #[error("ERR unknown type name '{0}'")]
+    TypeName(String),
+    /// The number of fields is wrong.
+    #[error("ERR numfields should be greater than 0 and match the provided number of fields")]
+    FieldCount,
+    /// A command can't be a part of a transaction.
+    #[error("ERR Command '{0}' not allowed inside a transaction")]
+    InTransaction(&'static str),
+    /// EXEC itself was refused.
+    #[error("EXECABORT Transaction discarded because of: {}", .0.trim_start_matches("ERR "))]
+    ExecAborted(String),
     /// There is no such parameter.
     #[error("ERR Unknown option or number of arguments for CONFIG SET - '{0}'")]
     Parameter(String),

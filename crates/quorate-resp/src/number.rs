@@ -3,6 +3,9 @@
 /// The most digits of zeros that are written instead of an exponent.
 const ZEROS_MAX: i32 = 7;
 
+/// Whole numbers below this one are written as integers.
+const INTEGERS_BELOW: f64 = (1_u64 << 62) as f64;
+
 /// Reads an integer that is written without a plus sign or leading zeros.
 pub(crate) fn integer(text: &[u8]) -> Option<i64> {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
@@ -29,6 +32,9 @@ pub(crate) fn double_text(number: f64) -> String {
             "-inf"
         }
         .to_owned();
+    }
+    if number.trunc() == number && number.abs() < INTEGERS_BELOW {
+        return format!("{number:.0}");
     }
     let text = format!("{number:e}");
     let Some((digits, Ok(exponent))) = text.split_once('e').map(|(digits, exp)| (digits, exp.parse::<i32>())) else {
@@ -57,7 +63,8 @@ mod tests {
             (1e-7, "1e-7"),
             (1.5e-9, "1.5e-9"),
             (1e7, "10000000"),
-            (1e8, "1e+8"),
+            (1e18, "1000000000000000000"),
+            (1e19, "1e+19"),
             (123_456_789.0, "123456789"),
             (1e300, "1e+300"),
             (f64::INFINITY, "inf"),

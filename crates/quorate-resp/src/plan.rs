@@ -52,6 +52,8 @@ pub struct Plan {
     pub unit: Unit,
     /// Whether it may change keys.
     pub is_write: bool,
+    /// Whether the store is usually asked for more, so that nothing else may happen before that.
+    pub continues: bool,
     /// What is made of the answer.
     pub finish: Finish,
 }
@@ -93,8 +95,14 @@ impl Plan {
         Self {
             unit: Unit { space, commands, until },
             is_write: false,
+            continues: false,
             finish: Box::new(|answers| finish(answers).into()),
         }
+    }
+
+    /// Returns the same plan, which [continues](Self::continues).
+    pub fn continues(self) -> Self {
+        Self { continues: true, ..self }
     }
 
     /// Returns a plan of one command. Its failure is the reply.

@@ -206,7 +206,9 @@ fn unknown(name: &[u8], arguments: &[Bytes]) -> Refusal {
     Refusal::Unknown { name: text(name), arguments: repeated }
 }
 
-/// Returns the beginning of a text.
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes.get(..REPEATED_BYTES_MAX).unwrap_or(bytes)).into_owned()
+/// Returns the beginning of a text, up to a zero, as Redis does.
+pub fn text(bytes: &[u8]) -> String {
+    let bytes = bytes.get(..REPEATED_BYTES_MAX).unwrap_or(bytes);
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(bytes.get(..end).unwrap_or_default()).into_owned()
 }

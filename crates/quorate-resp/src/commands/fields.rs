@@ -1,15 +1,12 @@
 //! Commands on the expiry of fields of hashes.
 
 use bytes::Bytes;
-use quorate_keys::{
-    Collection, Condition, ElementCommand, Expiry, ExpiryCondition, HashCommand, KeysCommand, KeysReply,
-};
+use quorate_keys::{Collection, Condition, ElementCommand, ExpiryCondition, HashCommand, KeysCommand, KeysReply, Kind};
 
-use super::times::{self, Clock, MILLISECONDS, MILLISECONDS_AT, SECONDS, SECONDS_AT};
+use super::times::{self, Clock, MILLISECONDS, MILLISECONDS_AT, SECONDS, SECONDS_AT, When, time_of};
 use crate::args::{Args, Planned};
 use crate::error::Refusal;
 use crate::frame::Frame;
-use crate::number::integer;
 use crate::plan::{Until, all};
 use crate::replies;
 use crate::table::{ONE, Spec, read, write};
@@ -36,26 +33,24 @@ pub const COMMANDS: &[Spec] = &[
     write("hsetex", -6, ONE, "8.0.0", "Sets fields that expire.", set_expire),
 ];
 
-const NUMBER: Refusal = Refusal::Text("ERR Parameter `numFields` should be greater than 0");
-const MISMATCH: Refusal = Refusal::Text("ERR The `numfields` parameter must match the number of arguments");
-
 /// Reads the number of fields after the word FIELDS, where each takes so many arguments, and checks it.
-fn count(args: &mut Args, each: usize) -> Result<usize, Refusal> {
-    if !args.option("FIELDS") {
-        return Err(Refusal::Text("ERR Mandatory argument FIELDS is missing or not at the right position"));
-    }
-    let count = integer(&args.next()?).filter(|count| *count > 0).ok_or(NUMBER)?;
-    let count = usize::try_from(count).map_err(|_| NUMBER)?;
-    if count.checked_mul(each) == Some(args.left()) { Ok(count) } else { Err(MISMATCH) }
+fn count(args: &mut Args, each: usize, mismatch: Refusal) -> Result<(), Refusal> {
+    let count = usize::try_from(args.integer()?).unwrap_or(0);
+    let is_right = count > 0 && count.checked_mul(each) == Some(args.left());
+    if is_right { Ok(()) } else { Err(mismatch) }
 }
 
-fn fields(args: &mut Args) -> Result<Vec<Bytes>, Refusal> {
-    count(args, 1)?;
+/// Reads fields, in front of which their number is.
+fn fields(args: &mut Args, mismatch: Refusal) -> Result<Vec<Bytes>, Refusal> {
+    if !args.option("FIELDS") {
+        return Err(if args.has("FIELDS") { Refusal::Syntax } else { mismatch });
+    }
+    count(args, 1, mismatch)?;
     Ok(args.rest())
 }
 
 fn expires(args: &mut Args, clock: Clock) -> Planned {
-    let (key, fields, now) = (args.next()?, fields(args)?, args.moment.now);
+    let (key, fields, now) = (args.next()?, fields(args, Refusal::Syntax)?, args.moment.now);
     let command = ElementCommand::Describe { of: Collection::Hash, key, fields };
     args.plan(KeysCommand::Element(command), move |reply| {
         let KeysReply::Described(elements) = reply else { return replies::unexpected(&reply) };
@@ -74,13 +69,15 @@ fn change(key: Bytes, fields: Vec<Bytes>, at: Option<u64>, condition: ExpiryCond
 
 fn expire(args: &mut Args, clock: Clock) -> Planned {
     let (key, word) = (args.next()?, args.next()?);
-    let at = Some(clock.time(&word, args)?);
-    let (condition, fields) = (times::condition(args)?, fields(args)?);
+    let (condition, fields) = (times::condition(args)?, fields(args, Refusal::FieldCount)?);
+    let at = Some(clock.not_before(&word, args)?);
     args.plan(change(key, fields, at, condition), replies::changes(0))
 }
 
 fn persist(args: &mut Args) -> Planned {
-    let (key, fields) = (args.next()?, fields(args)?);
+    let key = args.next()?;
+    let mismatch = if args.has("FIELDS") { Refusal::FieldCount } else { Refusal::Syntax };
+    let fields = fields(args, mismatch)?;
     args.plan(change(key, fields, None, ExpiryCondition::Always), replies::changes(-1))
 }
 
@@ -95,38 +92,45 @@ fn get_and(args: &Args, key: Bytes, fields: Vec<Bytes>, then: Option<KeysCommand
 }
 
 fn get_delete(args: &mut Args) -> Planned {
-    let (key, fields) = (args.next()?, fields(args)?);
+    let (key, fields) = (args.next()?, fields(args, Refusal::FieldCount)?);
     let remove = ElementCommand::Remove { of: Collection::Hash, key: key.clone(), fields: fields.clone() };
     get_and(args, key, fields, Some(KeysCommand::Element(remove)))
 }
 
 fn get_expire(args: &mut Args) -> Planned {
     let key = args.next()?;
-    let expiry = if args.option("PERSIST") { Some(Expiry::Never) } else { times::expiry(args)? };
-    let fields = fields(args)?;
-    let then = expiry.map(|expiry| {
-        let at = if let Expiry::At(at) = expiry { Some(at) } else { None };
-        change(key.clone(), fields.clone(), at, ExpiryCondition::Always)
-    });
+    let when = if args.option("PERSIST") { Some(When::Never) } else { When::read(args)? };
+    let fields = fields(args, Refusal::FieldCount)?;
+    let expiry = match when.map(|when| when.expiry(args, Clock::not_before)).transpose() {
+        Ok(expiry) => expiry,
+        Err(refusal) => return args.refuse_after(key, Kind::Hash, Frame::error(&refusal), refusal),
+    };
+    let then = expiry.map(|expiry| change(key.clone(), fields.clone(), time_of(expiry), ExpiryCondition::Always));
     get_and(args, key, fields, then)
 }
 
 fn set_expire(args: &mut Args) -> Planned {
     let key = args.next()?;
-    let (mut condition, mut expiry) = (None, None);
-    while args.peek().is_some_and(|word| !word.eq_ignore_ascii_case(b"FIELDS")) {
+    let (mut condition, mut when) = (None, None);
+    while !args.option("FIELDS") {
         if let Some(exists) = args.choice(&[("FNX", false), ("FXX", true)]).filter(|_| condition.is_none()) {
             condition = Some(if exists { Condition::Exists } else { Condition::Missing });
-        } else if expiry.is_none() && args.option("KEEPTTL") {
-            expiry = Some(Expiry::Keep);
+        } else if when.is_none() && args.option("KEEPTTL") {
+            when = Some(When::Keep);
+        } else if !args.has("FIELDS") {
+            return Err(Refusal::FieldCount);
         } else {
-            expiry = Some(times::expiry(args)?.filter(|_| expiry.is_none()).ok_or(Refusal::Syntax)?);
+            when = Some(When::read(args)?.filter(|_| when.is_none()).ok_or(Refusal::Syntax)?);
         }
     }
-    count(args, 2)?;
+    count(args, 2, Refusal::FieldCount)?;
     let fields = args.pairs()?;
-    let (condition, expiry) = (condition.unwrap_or_default(), expiry.unwrap_or_default());
-    args.plan(KeysCommand::Hash(HashCommand::Set { key, fields, condition, expiry }), |reply| match reply {
+    let expiry = match when.map(|when| when.expiry(args, Clock::not_before)).transpose() {
+        Ok(expiry) => expiry.unwrap_or_default(),
+        Err(refusal) => return args.refuse_after(key, Kind::Hash, Frame::error(&refusal), refusal),
+    };
+    let command = HashCommand::Set { key, fields, condition: condition.unwrap_or_default(), expiry };
+    args.plan(KeysCommand::Hash(command), |reply| match reply {
         KeysReply::Count(_) => Frame::Integer(1),
         reply => replies::count(reply),
     })

@@ -107,11 +107,14 @@ fn add_float(args: &mut Args) -> Planned {
 /// Reads how many are drawn, and returns whether one may be drawn more than once: if the number is negative.
 pub fn draws(args: &mut Args) -> Result<(u64, bool), Refusal> {
     let count = args.integer()?;
-    // Redis leaves room for twice as many.
-    if count < -(i64::MAX / 2) || count > i64::MAX / 2 {
-        return Err(Refusal::OutOfRange);
-    }
-    Ok((count.unsigned_abs(), count < 0))
+    if count == i64::MIN { Err(Refusal::OutOfRange) } else { Ok((count.unsigned_abs(), count < 0)) }
+}
+
+/// Reads the word that asks for more than what is drawn; there is room for half as many then.
+pub fn draws_with(args: &mut Args, word: &str, count: u64) -> Result<bool, Refusal> {
+    let has = args.option(word);
+    args.end()?;
+    if has && count > i64::MAX as u64 / 2 { Err(Refusal::OutOfRange) } else { Ok(has) }
 }
 
 /// Returns the command that draws elements.
@@ -125,7 +128,7 @@ fn random(args: &mut Args) -> Planned {
         return args.plan(draw(args, Collection::Hash, key, 1, false), replies::value);
     }
     let (count, repeats) = draws(args)?;
-    let with_values = args.option("WITHVALUES");
+    let with_values = draws_with(args, "WITHVALUES", count)?;
     args.plan(draw(args, Collection::Hash, key, count, repeats), move |reply| match reply {
         KeysReply::Elements(page) if with_values => {
             let pair = |(field, value)| (Frame::Bulk(field), Frame::Bulk(value));

@@ -8,6 +8,7 @@ use crate::args::{Args, Planned};
 use crate::error::Refusal;
 use crate::frame::Frame;
 use crate::limits::{CACHES_END, DATABASES};
+use crate::number::integer;
 use crate::plan::Until;
 use crate::replies;
 use crate::table::{ALL, ONE, SECOND, Spec, TWO, read, sub, write};
@@ -169,7 +170,10 @@ fn rename_missing(args: &mut Args) -> Planned {
 
 /// Reads the number of a database.
 pub fn database(word: &Bytes) -> Result<Space, Refusal> {
-    let number = crate::number::integer(word).ok_or(Refusal::NotInteger)?;
+    let number = integer(word).ok_or(Refusal::NotInteger)?;
+    if i32::try_from(number).is_err() {
+        return Err(Refusal::Text("ERR value is out of range, value must between -2147483648 and 2147483647"));
+    }
     match Space::try_from(number) {
         Ok(space) if space < DATABASES => Ok(space),
         Ok(space) if space < CACHES_END => Err(Refusal::Text("ERR no cache is configured for this database")),

@@ -44,7 +44,11 @@ fn range(args: &mut Args) -> Planned {
 }
 
 fn index(args: &mut Args) -> Planned {
-    let (key, index) = (args.next()?, args.integer()?);
+    let (key, index) = (args.next()?, args.integer());
+    let index = match index {
+        Ok(index) => index,
+        Err(refusal) => return args.refuse_after(key, Kind::List, Frame::Null, refusal),
+    };
     args.plan(KeysCommand::List(ListCommand::Index { key, index }), replies::value)
 }
 
@@ -66,11 +70,19 @@ fn pop(args: &mut Args, end: End) -> Planned {
 }
 
 fn set(args: &mut Args) -> Planned {
-    let (key, index, value) = (args.next()?, args.integer()?, args.next()?);
+    let (key, index, value) = (args.next()?, args.integer(), args.next()?);
+    let index = match index {
+        Ok(index) => index,
+        Err(refusal) => return args.refuse_after(key, Kind::List, no_key(), refusal),
+    };
     args.plan(KeysCommand::List(ListCommand::Set { key, index, value }), |reply| match reply {
-        KeysReply::Missing => Frame::error("ERR no such key"),
+        KeysReply::Missing => no_key(),
         reply => replies::ok(reply),
     })
+}
+
+fn no_key() -> Frame {
+    Frame::error("ERR no such key")
 }
 
 fn insert(args: &mut Args) -> Planned {

@@ -77,10 +77,13 @@ impl Edge {
     }
 }
 
+/// Reads a bound of scores. As in Redis, a zero ends the number, and no number is 0.
 fn score(word: &[u8]) -> Result<Bound<f64>, Refusal> {
+    let number = |word: &[u8]| if word.is_empty() { Some(0.0) } else { double(word) };
+    let word = word.split(|byte| *byte == 0).next().unwrap_or_default();
     let bound = match word.strip_prefix(b"(") {
-        Some(word) => double(word).map(Bound::Excluded),
-        None => double(word).map(Bound::Included),
+        Some(word) => number(word).map(Bound::Excluded),
+        None => number(word).map(Bound::Included),
     };
     bound.ok_or(Refusal::Text("ERR min or max is not a float"))
 }

@@ -14,10 +14,10 @@ use crate::cursors::Cursors;
 use crate::error::Refusal;
 use crate::frame::Frame;
 use crate::glob::Glob;
-use crate::number::{double_text, integer};
+use crate::number::double_text;
 use crate::plan::{Outcome, Plan};
 use crate::replies;
-use crate::table::{NONE, ONE, Spec, read};
+use crate::table::{NONE, ONE, Spec, read, text};
 
 /// The rows of commands that go through all there is.
 pub const COMMANDS: &[Spec] = &[
@@ -99,7 +99,8 @@ impl Options {
             } else if of_keys && args.left() > 1 && args.option("TYPE") {
                 let kinds = [Kind::String, Kind::Hash, Kind::Set, Kind::SortedSet, Kind::List];
                 let kind = kinds.into_iter().find(|kind| args.option(name_of(*kind)));
-                options.kind = Some(kind.ok_or(Refusal::Text("ERR unknown type name"))?);
+                let Some(kind) = kind else { return Err(Refusal::TypeName(text(&args.next()?))) };
+                options.kind = Some(kind);
             } else if !of_keys && args.option("NOVALUES") {
                 options.without_values = true;
             } else {
@@ -115,7 +116,7 @@ impl Options {
 }
 
 fn cursor(word: &Bytes) -> Result<u64, Refusal> {
-    integer(word).and_then(|cursor| u64::try_from(cursor).ok()).ok_or(Refusal::Cursor)
+    std::str::from_utf8(word).ok().and_then(|text| text.parse().ok()).ok_or(Refusal::Cursor)
 }
 
 /// Returns where a cursor stands; at the beginning, if it is 0.
@@ -156,7 +157,10 @@ fn scan(args: &mut Args) -> Planned {
 
 fn scan_elements(args: &mut Args, of: Collection) -> Planned {
     let (key, from) = (args.next()?, cursor(&args.next()?)?);
-    let options = Options::read(args, false)?;
+    let options = match Options::read(args, false) {
+        Ok(options) => options,
+        Err(refusal) => return args.refuse_after(key, of.into(), page_of(0, Vec::new()), refusal),
+    };
     let with_values = of == Collection::Hash && !options.without_values;
     let (from, limit) = (position(args, from)?, options.count.max(ELEMENTS_PER_PAGE_MIN));
     let cursors = Arc::clone(&args.moment.cursors);
@@ -172,7 +176,10 @@ fn scan_elements(args: &mut Args, of: Collection) -> Planned {
 /// Goes through a sorted set by ranks: the cursor is the next one.
 fn scan_members(args: &mut Args) -> Planned {
     let (key, offset) = (args.next()?, cursor(&args.next()?)?);
-    let options = Options::read(args, false)?;
+    let options = match Options::read(args, false) {
+        Ok(options) => options,
+        Err(refusal) => return args.refuse_after(key, Kind::SortedSet, page_of(0, Vec::new()), refusal),
+    };
     let limit = options.count.clamp(ELEMENTS_PER_PAGE_MIN, limits::READ_ROWS_MAX);
     let range = Range::Rank(i64::try_from(offset).unwrap_or(i64::MAX), -1);
     let command = SortedSetCommand::Range { key, range, reverse: false, offset: 0, limit };
@@ -204,6 +211,7 @@ fn all_keys<S: Send + 'static>(
             (None, Some(from)) => Outcome::More(all_keys(space, Span { from, ..span }, state, add, finish)),
         }
     })
+    .continues()
 }
 
 fn keys(args: &mut Args) -> Planned {
@@ -232,7 +240,7 @@ fn random(args: &mut Args) -> Planned {
         rows.into_iter().nth(place).map(|entry| entry.key)
     };
     let from = Bytes::copy_from_slice(seed.to_be_bytes().get(..2).unwrap_or_default());
-    args.plan(scan_keys(Span { from, to: None }, RANDOM_KEYS, None), move |reply| match reply {
+    let plan = args.plan(scan_keys(Span { from, to: None }, RANDOM_KEYS, None), move |reply| match reply {
         KeysReply::Keys(page) if page.rows.is_empty() => {
             Outcome::More(Plan::one(space, scan_keys(Span::ALL, RANDOM_KEYS, None), move |reply| match reply {
                 KeysReply::Keys(page) => Frame::bulk_or_null(pick(page.rows)),
@@ -241,5 +249,6 @@ fn random(args: &mut Args) -> Planned {
         }
         KeysReply::Keys(page) => Frame::bulk_or_null(pick(page.rows)).into(),
         other => replies::unexpected(&other).into(),
-    })
+    });
+    plan.map(Plan::continues)
 }

@@ -76,6 +76,9 @@ fn random(args: &mut Args) -> Planned {
     if args.is_empty() {
         return args.plan(draw(args, Collection::Set, key, 1, false), replies::value);
     }
+    if args.left() > 1 {
+        return Err(Refusal::Syntax);
+    }
     let (count, repeats) = draws(args)?;
     args.plan(draw(args, Collection::Set, key, count, repeats), replies::values)
 }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use quorate_keys::{AddOptions, Compare, KeysCommand, KeysReply, Kind, SortedSetCommand, Which};
 
-use super::hashes::{count, draws};
+use super::hashes::{count, draws, draws_with};
 use super::lists::{counted_keys, found, pop_count};
 use crate::args::{Args, Planned};
 use crate::error::Refusal;
@@ -127,6 +127,9 @@ fn remove(args: &mut Args) -> Planned {
 
 fn pop(args: &mut Args, reverse: bool) -> Planned {
     let key = args.next()?;
+    if args.left() > 1 {
+        return Err(Refusal::Syntax);
+    }
     let is_one = args.is_empty();
     let count = if is_one { 1 } else { args.positive()? };
     args.plan(KeysCommand::SortedSet(SortedSetCommand::Pop { key, count, reverse }), move |reply| match reply {
@@ -162,10 +165,10 @@ fn random(args: &mut Args) -> Planned {
     let key = args.next()?;
     let is_one = args.is_empty();
     let (count, repeats) = if is_one { (1, true) } else { draws(args)? };
-    let with_scores = !is_one && args.option("WITHSCORES");
+    let with_scores = !is_one && draws_with(args, "WITHSCORES", count)?;
     let (space, mut seed) = (args.moment.space, args.moment.seed);
     let size = quorate_keys::KeyCommand::Count { key: key.clone(), kind: Kind::SortedSet };
-    args.plan(KeysCommand::Key(size), move |reply| {
+    let plan = args.plan(KeysCommand::Key(size), move |reply| {
         let KeysReply::Count(size) = reply else { return Outcome::from(replies::unexpected(&reply)) };
         if size == 0 {
             return if is_one { Frame::Null } else { Frame::Array(Vec::new()) }.into();
@@ -194,7 +197,8 @@ fn random(args: &mut Args) -> Planned {
             replies::scored(with_scores)(KeysReply::Scored(members))
         });
         Outcome::More(plan)
-    })
+    });
+    plan.map(Plan::continues)
 }
 
 /// The most members that ZRANDMEMBER draws. Each costs a rank.

@@ -5,7 +5,7 @@ use quorate_keys::{
     Condition, Expiry, KeyCommand, KeysCommand, KeysError, KeysReply, StringCommand, limits::VALUE_BYTES_MAX,
 };
 
-use super::times::{self, MILLISECONDS, SECONDS};
+use super::times::{Clock, MILLISECONDS, SECONDS, When, time_of};
 use crate::args::{Args, Planned};
 use crate::error::Refusal;
 use crate::frame::Frame;
@@ -22,8 +22,10 @@ pub const COMMANDS: &[Spec] = &[
     read("substr", 4, ONE, "1.0.0", "Returns a part of a string.", get_range),
     write("set", -3, ONE, "1.0.0", "Sets a key to a string.", set),
     write("setnx", 3, ONE, "1.0.0", "Sets a key to a string, if it is missing.", set_missing),
-    write("setex", 4, ONE, "2.0.0", "Sets a key to a string that expires in seconds.", set_seconds),
-    write("psetex", 4, ONE, "2.6.0", "Sets a key to a string that expires in milliseconds.", set_milliseconds),
+    write("setex", 4, ONE, "2.0.0", "Sets a key to a string that expires in seconds.", |args| set_for(args, SECONDS)),
+    write("psetex", 4, ONE, "2.6.0", "Sets a key to a string that expires in milliseconds.", |args| {
+        set_for(args, MILLISECONDS)
+    }),
     write("getset", 3, ONE, "1.0.0", "Sets a key to a string, and returns the one before.", get_set),
     write("getdel", 2, ONE, "6.2.0", "Returns a string, and removes it.", get_delete),
     write("getex", -2, ONE, "6.2.0", "Returns a string, and sets its expiry.", get_expire),
@@ -81,11 +83,12 @@ fn set(args: &mut Args) -> Planned {
         } else if args.option("GET") {
             get = true;
         } else if expiry.is_none() && args.option("KEEPTTL") {
-            expiry = Some(Expiry::Keep);
+            expiry = Some(When::Keep);
         } else {
-            expiry = Some(times::expiry(args)?.filter(|_| expiry.is_none()).ok_or(Refusal::Syntax)?);
+            expiry = Some(When::read(args)?.filter(|_| expiry.is_none()).ok_or(Refusal::Syntax)?);
         }
     }
+    let expiry = expiry.map(|when| when.expiry(args, Clock::later)).transpose()?;
     let command = set_to(key, value, condition.unwrap_or_default(), expiry.unwrap_or_default(), get);
     args.plan(command, move |reply| match reply {
         KeysReply::Set { previous, .. } if get => Frame::bulk_or_null(previous),
@@ -100,14 +103,10 @@ fn set_missing(args: &mut Args) -> Planned {
     args.plan(command, replies::count)
 }
 
-fn set_seconds(args: &mut Args) -> Planned {
-    let (key, at, value) = (args.next()?, SECONDS.later(args)?, args.next()?);
-    args.plan(set_to(key, value, Condition::Always, Expiry::At(at), false), replies::ok)
-}
-
-fn set_milliseconds(args: &mut Args) -> Planned {
-    let (key, at, value) = (args.next()?, MILLISECONDS.later(args)?, args.next()?);
-    args.plan(set_to(key, value, Condition::Always, Expiry::At(at), false), replies::ok)
+fn set_for(args: &mut Args, clock: Clock) -> Planned {
+    let (key, word, value) = (args.next()?, args.next()?, args.next()?);
+    let expiry = Expiry::At(clock.later(&word, args)?);
+    args.plan(set_to(key, value, Condition::Always, expiry, false), replies::ok)
 }
 
 fn get_set(args: &mut Args) -> Planned {
@@ -123,10 +122,11 @@ fn get_delete(args: &mut Args) -> Planned {
 fn get_expire(args: &mut Args) -> Planned {
     let key = args.next()?;
     let mut commands = vec![KeysCommand::String(StringCommand::Get { key: key.clone() })];
-    let at = if args.option("PERSIST") { Some(Expiry::Never) } else { times::expiry(args)? };
-    commands.extend(at.map(|at| {
-        let at = if let Expiry::At(at) = at { Some(at) } else { None };
-        KeysCommand::Key(KeyCommand::Expire { key, at, condition: Default::default() })
+    let when = if args.option("PERSIST") { Some(When::Never) } else { When::read(args)? };
+    args.end()?;
+    let expiry = when.map(|when| when.expiry(args, Clock::later)).transpose()?;
+    commands.extend(expiry.map(|expiry| {
+        KeysCommand::Key(KeyCommand::Expire { key, at: time_of(expiry), condition: Default::default() })
     }));
     args.plan_all(commands, Until::Failure, |answers| match all(answers) {
         Ok(replies) => replies.into_iter().next().map_or(Frame::Null, replies::value),

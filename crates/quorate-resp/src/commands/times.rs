@@ -1,10 +1,12 @@
 //! Times of expiries as commands name them.
 
+use bytes::Bytes;
 use quorate_keys::{Expiry, ExpiryCondition};
 
 use crate::args::Args;
 use crate::error::Refusal;
 use crate::number::integer;
+use crate::table::text;
 
 const MILLISECOND: u64 = 1_000_000;
 
@@ -30,23 +32,29 @@ const CLOCKS: &[(&str, Clock)] =
     &[("EX", SECONDS), ("PX", MILLISECONDS), ("EXAT", SECONDS_AT), ("PXAT", MILLISECONDS_AT)];
 
 impl Clock {
-    /// Reads a time, in nanoseconds since 1970. One before 1970 is 0.
+    /// Reads a time, in nanoseconds since 1970. One before 1970 is 0, and one that can't be stored is the last that can.
     pub fn time(self, word: &[u8], args: &Args) -> Result<u64, Refusal> {
-        self.at(integer(word).ok_or(Refusal::NotInteger)?, args)
+        let number = integer(word).ok_or(Refusal::NotInteger)?;
+        let since = if self.is_relative { args.moment.now / MILLISECOND } else { 0 };
+        let units = number.checked_mul(self.milliseconds);
+        let time = units.and_then(|units| units.checked_add_unsigned(since)).ok_or(Refusal::Expiry(args.name))?;
+        let time = u64::try_from(time).unwrap_or(0).saturating_mul(MILLISECOND);
+        Ok(time.min(quorate_keys::limits::TIME_MAX))
     }
 
     /// Reads a time that is not before now, or 1970.
-    pub fn later(self, args: &mut Args) -> Result<u64, Refusal> {
-        let number = args.integer()?;
-        if number <= 0 { Err(Refusal::Expiry(args.name)) } else { self.at(number, args) }
+    pub fn not_before(self, word: &[u8], args: &Args) -> Result<u64, Refusal> {
+        self.at_least(0, word, args)
     }
 
-    fn at(self, number: i64, args: &Args) -> Result<u64, Refusal> {
-        let since = if self.is_relative { args.moment.now / MILLISECOND } else { 0 };
-        let time = i128::from(number) * i128::from(self.milliseconds) + i128::from(since);
-        let time = time * i128::from(MILLISECOND);
-        let is_known = time <= i128::from(quorate_keys::limits::TIME_MAX);
-        u64::try_from(time.max(0)).ok().filter(|_| is_known).ok_or(Refusal::Expiry(args.name))
+    /// Reads a time that is after now, or 1970.
+    pub fn later(self, word: &[u8], args: &Args) -> Result<u64, Refusal> {
+        self.at_least(1, word, args)
+    }
+
+    fn at_least(self, least: i64, word: &[u8], args: &Args) -> Result<u64, Refusal> {
+        let number = integer(word).ok_or(Refusal::NotInteger)?;
+        if number < least { Err(Refusal::Expiry(args.name)) } else { self.time(word, args) }
     }
 
     /// Returns how long it is to a time, or when it is, in this unit.
@@ -58,10 +66,41 @@ impl Clock {
     }
 }
 
-/// Reads an expiry, if the next argument names one.
-pub fn expiry(args: &mut Args) -> Result<Option<Expiry>, Refusal> {
-    let Some(clock) = args.choice(CLOCKS) else { return Ok(None) };
-    Ok(Some(Expiry::At(clock.later(args)?)))
+/// An expiry as it was sent: its time is read once all words are known.
+#[derive(Clone, Debug)]
+pub enum When {
+    /// As before.
+    Keep,
+    /// Never.
+    Never,
+    /// At a time.
+    At(Clock, Bytes),
+}
+
+impl When {
+    /// Reads an expiry, if the next argument names a time.
+    pub fn read(args: &mut Args) -> Result<Option<Self>, Refusal> {
+        let Some(clock) = args.choice(CLOCKS) else { return Ok(None) };
+        Ok(Some(Self::At(clock, args.next()?)))
+    }
+
+    /// Returns what becomes of the expiry; `time` reads a time.
+    pub fn expiry(
+        &self,
+        args: &Args,
+        time: fn(Clock, &[u8], &Args) -> Result<u64, Refusal>,
+    ) -> Result<Expiry, Refusal> {
+        match self {
+            Self::Keep => Ok(Expiry::Keep),
+            Self::Never => Ok(Expiry::Never),
+            Self::At(clock, word) => Ok(Expiry::At(time(*clock, word, args)?)),
+        }
+    }
+}
+
+/// Returns when something expires that was read by [`When`].
+pub fn time_of(expiry: Expiry) -> Option<u64> {
+    if let Expiry::At(at) = expiry { Some(at) } else { None }
 }
 
 /// Reads the conditions of an expiry, to the end of the arguments.
@@ -69,8 +108,8 @@ pub fn condition(args: &mut Args) -> Result<ExpiryCondition, Refusal> {
     const WORDS: &[(&str, usize)] = &[("NX", 0), ("XX", 1), ("GT", 2), ("LT", 3)];
     let mut given = [false; 4];
     while !args.is_empty() && !starts_fields(args) {
-        let word = args.choice(WORDS).ok_or(Refusal::Text("ERR Unsupported option"));
-        if let Some(is_given) = given.get_mut(word?) {
+        let Some(word) = args.choice(WORDS) else { return Err(unsupported(args)) };
+        if let Some(is_given) = given.get_mut(word) {
             *is_given = true;
         }
     }
@@ -83,6 +122,15 @@ pub fn condition(args: &mut Args) -> Result<ExpiryCondition, Refusal> {
         [_, _, _, true] => Ok(ExpiryCondition::Earlier),
         [_, true, ..] => Ok(ExpiryCondition::Exists),
         _ => Ok(ExpiryCondition::Always),
+    }
+}
+
+/// Returns the error that there is no such condition; a command on fields may lack the word for them instead.
+fn unsupported(args: &mut Args) -> Refusal {
+    let is_on_fields = args.name.starts_with('h');
+    match args.next() {
+        Ok(word) if !is_on_fields || args.has("FIELDS") => Refusal::Condition(text(&word)),
+        _ => Refusal::FieldCount,
     }
 }
 

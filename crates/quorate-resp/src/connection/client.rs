@@ -38,7 +38,7 @@ const CLIENT: &[Spec] = &[
 type Ran = Result<Step, Refusal>;
 
 /// What a client says of itself.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Labels {
     pub name: Bytes,
     library: Bytes,

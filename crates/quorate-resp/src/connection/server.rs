@@ -39,6 +39,7 @@ const LATENCY: &[Spec] = &[
 ];
 
 const MICROSECOND: u64 = 1_000;
+const MILLISECOND: u64 = 1_000_000;
 const SECOND: u64 = 1_000_000_000;
 
 type Ran = Result<Step, Refusal>;
@@ -74,9 +75,11 @@ fn role(_: &mut Call) -> Ran {
 fn wait(call: &mut Call) -> Ran {
     call.args.integer()?;
     let timeout = crate::number::integer(&call.args.next()?);
+    let milliseconds = (call.args.moment.now / MILLISECOND) as i64;
     match timeout {
         None => Err(Refusal::Text("ERR timeout is not an integer or out of range")),
         Some(timeout) if timeout < 0 => Err(Refusal::Text("ERR timeout is negative")),
+        Some(timeout) if timeout > i64::MAX - milliseconds => Err(Refusal::Text("ERR timeout is out of range")),
         Some(_) => Ok(Frame::count(call.host.replicas()).into()),
     }
 }

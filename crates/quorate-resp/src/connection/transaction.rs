@@ -59,15 +59,17 @@ impl Transaction {
     }
 }
 
+/// Returns whether a command can't be sent while a transaction has begun.
+pub fn is_refused(spec: &Spec) -> bool {
+    matches!(spec.name, "multi" | "watch")
+}
+
 /// Returns whether a command runs although a transaction has begun.
 pub fn runs_at_once(spec: &Spec) -> bool {
-    matches!(spec.name, "multi" | "exec" | "discard" | "watch" | "quit" | "reset")
+    matches!(spec.name, "exec" | "discard" | "quit" | "reset")
 }
 
 fn multi(call: &mut Call) -> Ran {
-    if call.connection.transaction.is_some() {
-        return Err(Refusal::Text("ERR MULTI calls can not be nested"));
-    }
     call.connection.transaction = Some(Transaction::default());
     Ok(Frame::OK.into())
 }
@@ -85,6 +87,7 @@ fn exec(call: &mut Call) -> Ran {
     if transaction.has_failed {
         return Err(Refusal::Text("EXECABORT Transaction discarded because of previous errors."));
     }
+    call.connection.before = Some((call.connection.space, call.connection.labels.clone()));
     let mut parts = Vec::with_capacity(transaction.commands.len());
     let mut moment = call.args.moment.clone();
     for words in &transaction.commands {
@@ -105,9 +108,6 @@ fn exec(call: &mut Call) -> Ran {
 }
 
 fn watch(call: &mut Call) -> Ran {
-    if call.connection.transaction.is_some() {
-        return Err(Refusal::Text("ERR WATCH inside MULTI is not allowed"));
-    }
     let space = call.args.moment.space;
     // Copies, since slices would hold the bytes of the whole request.
     let keys: Vec<Bytes> = call.args.rest().iter().map(|key| Bytes::copy_from_slice(key)).collect();
@@ -140,6 +140,13 @@ fn unwatch(call: &mut Call) -> Ran {
 }
 
 impl Connection {
+    /// Ends a transaction: one that did not run has changed nothing of the connection either.
+    pub(crate) fn end_transaction(&mut self, has_conflict: bool) {
+        if let Some(before) = self.before.take().filter(|_| has_conflict) {
+            (self.space, self.labels) = before;
+        }
+    }
+
     /// Returns whether a transaction has begun.
     pub fn is_in_transaction(&self) -> bool {
         self.transaction.is_some()
