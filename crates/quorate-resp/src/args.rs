@@ -132,8 +132,8 @@ impl<'a> Args<'a> {
         Refusal::Arity(self.name.to_owned())
     }
 
-    /// Returns the plan of a command that is refused, but only if the key holds what it is for: a missing key has its own
-    /// reply, and another one is of the wrong type.
+    /// Returns the plan of a command that is refused, but only if the key holds what it is for: a missing key has its
+    /// own reply, and another one is of the wrong type.
     pub fn refuse_after(&mut self, key: Bytes, kind: Kind, missing: Frame, refusal: Refusal) -> Planned {
         self.rest();
         self.plan(KeysCommand::Key(KeyCommand::Count { key, kind }), move |reply| match reply {

@@ -9,22 +9,10 @@
 //!   jobs of its own.
 
 use bytes::{Bytes, BytesMut};
-use quorate_keys::{Space, Version};
 
-use crate::connection::Role;
 use crate::frame::{Frame, Protocol};
-use crate::plan::{Answers, Finish, Outcome, Plan, Unit};
-
-/// A key with the version that it must have, or none if it must be missing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Premise {
-    /// The space of the key.
-    pub space: Space,
-    /// The key.
-    pub key: Bytes,
-    /// Its version.
-    pub version: Option<Version>,
-}
+use crate::host::Role;
+use crate::plan::{Answers, Finish, Outcome, Plan, Premise, Unit};
 
 /// What is to be done for a batch.
 #[derive(Debug)]

@@ -5,9 +5,11 @@ use bytes::Bytes;
 use quorate_keys::Space;
 
 use crate::args::{Args, Moment};
-use crate::batch::{Hello, Premise, Step};
+use crate::batch::{Hello, Step};
 use crate::error::Refusal;
 use crate::frame::{Frame, Protocol};
+use crate::host::{Host, Role};
+use crate::plan::Premise;
 use crate::table::{Access, Run, Spec, row};
 
 mod client;
@@ -23,33 +25,6 @@ pub use subscriptions::{PUBSUB_COMMANDS, Subscriptions};
 pub use transaction::TRANSACTION_COMMANDS;
 
 use transaction::Transaction;
-
-/// What a user may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Role {
-    /// Read.
-    Read,
-    /// Read and write.
-    Write,
-}
-
-/// What a connection asks of the server that it belongs to.
-pub trait Host {
-    /// Returns the role of a client that has not logged in; none if it must.
-    fn anonymous(&self) -> Option<Role>;
-
-    /// Returns the text of `INFO`, for these sections, or for all if there are none.
-    fn info(&self, sections: &[String]) -> String;
-
-    /// Returns the parameters that `CONFIG GET` shows.
-    fn parameters(&self) -> Vec<(&'static str, String)>;
-
-    /// Returns the lines of `CLIENT LIST` of all other connections.
-    fn clients(&self) -> Vec<String>;
-
-    /// Returns how many members beside this one have each write that was acknowledged.
-    fn replicas(&self) -> u64;
-}
 
 /// How a client wants its replies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -201,13 +176,13 @@ impl Connection {
     }
 
     /// Takes a login that is right if it has a role.
-    pub(crate) fn log_in(&mut self, user: Bytes, role: Option<Role>, hello: Option<Hello>, host: &dyn Host) -> Frame {
+    pub(crate) fn log_in(&mut self, user: Bytes, role: Option<Role>, hello: Option<Hello>) -> Frame {
         let Some(role) = role else {
             return Frame::error("WRONGPASS invalid username-password pair or user is disabled.");
         };
         self.user = Some((user, role));
         match hello {
-            Some(hello) => self.greet(hello, host),
+            Some(hello) => self.greet(hello),
             None => Frame::OK,
         }
     }

@@ -4,9 +4,10 @@ use bytes::{Bytes, BytesMut};
 
 use crate::args::Moment;
 use crate::batch::Batch;
-use crate::connection::{Connection, Host};
+use crate::connection::Connection;
 use crate::error::Refusal;
 use crate::frame::Frame;
+use crate::host::Host;
 use crate::limits::BATCH_REQUESTS_MAX;
 use crate::request::Reader;
 
@@ -79,11 +80,11 @@ impl Door {
     }
 
     /// Returns the replies to a batch all jobs of which were answered.
-    pub fn finish(&mut self, mut batch: Batch, host: &dyn Host, out: &mut BytesMut) {
+    pub fn finish(&mut self, mut batch: Batch, out: &mut BytesMut) {
         self.connection.watched.append(&mut batch.watched);
         self.connection.end_transaction(batch.has_conflict);
         batch.write(out, |user, role, hello| {
-            let frame = self.connection.log_in(user, role, hello, host);
+            let frame = self.connection.log_in(user, role, hello);
             (frame, self.connection.protocol)
         });
     }

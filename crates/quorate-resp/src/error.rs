@@ -2,6 +2,9 @@
 
 use thiserror::Error;
 
+/// The most bytes of a word that an error repeats.
+pub const REPEATED_BYTES_MAX: usize = 128;
+
 /// Why a command is refused.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum Refusal {
@@ -86,4 +89,11 @@ pub enum Refusal {
     /// Anything else.
     #[error("{0}")]
     Text(&'static str),
+}
+
+/// Returns the beginning of a text, up to a zero, as Redis does.
+pub fn text(bytes: &[u8]) -> String {
+    let bytes = bytes.get(..REPEATED_BYTES_MAX).unwrap_or(bytes);
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(bytes.get(..end).unwrap_or_default()).into_owned()
 }

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use quorate_keys::{KeysCommand, KeysError, KeysReply, Space};
+use bytes::Bytes;
+use quorate_keys::{KeysCommand, KeysError, KeysReply, Space, Version};
 
-use crate::batch::Premise;
 use crate::frame::Frame;
 
 /// The answers to the commands of a unit that ran: all of them, or those up to the one that ended it.
@@ -60,6 +60,17 @@ pub struct Plan {
 
 /// What is made of the answers to a unit.
 pub type Finish = Box<dyn FnOnce(Answers) -> Outcome + Send>;
+
+/// A key with the version that it must have, or none if it must be missing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Premise {
+    /// The space of the key.
+    pub space: Space,
+    /// The key.
+    pub key: Bytes,
+    /// Its version.
+    pub version: Option<Version>,
+}
 
 /// What came of a plan.
 #[derive(Debug)]

@@ -9,10 +9,7 @@ use bytes::Bytes;
 use crate::args::{Args, Planned};
 use crate::commands;
 use crate::connection::{self, Local};
-use crate::error::Refusal;
-
-/// The most bytes of an unknown command that an error repeats.
-const REPEATED_BYTES_MAX: usize = 128;
+use crate::error::{REPEATED_BYTES_MAX, Refusal, text};
 
 /// A row of the table.
 #[derive(Debug)]
@@ -204,11 +201,4 @@ fn unknown(name: &[u8], arguments: &[Bytes]) -> Refusal {
         repeated += &format!("'{}' ", text(argument.get(..left).unwrap_or(argument)));
     }
     Refusal::Unknown { name: text(name), arguments: repeated }
-}
-
-/// Returns the beginning of a text, up to a zero, as Redis does.
-pub fn text(bytes: &[u8]) -> String {
-    let bytes = bytes.get(..REPEATED_BYTES_MAX).unwrap_or(bytes);
-    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
-    String::from_utf8_lossy(bytes.get(..end).unwrap_or_default()).into_owned()
 }

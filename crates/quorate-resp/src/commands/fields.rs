@@ -57,7 +57,7 @@ fn expires(args: &mut Args, clock: Clock) -> Planned {
         let number = |element: Option<(_, Option<u64>)>| match element {
             None => -2,
             Some((_, None)) => -1,
-            Some((_, Some(at))) => clock.from_now(at, now),
+            Some((_, Some(at))) => clock.to_reach(at, now),
         };
         Frame::Array(elements.into_iter().map(|element| Frame::Integer(number(element))).collect())
     })

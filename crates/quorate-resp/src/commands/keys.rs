@@ -87,7 +87,7 @@ fn expires(args: &mut Args, clock: Clock) -> Planned {
     let now = args.moment.now;
     describe(args, move |info| {
         let Some(info) = info else { return Frame::Integer(-2) };
-        Frame::Integer(info.expires_at.map_or(-1, |at| clock.from_now(at, now)))
+        Frame::Integer(info.expires_at.map_or(-1, |at| clock.to_reach(at, now)))
     })
 }
 

@@ -11,13 +11,13 @@ use quorate_keys::{
 use super::keys::name_of;
 use crate::args::{Args, Planned};
 use crate::cursors::Cursors;
-use crate::error::Refusal;
+use crate::error::{Refusal, text};
 use crate::frame::Frame;
 use crate::glob::Glob;
 use crate::number::double_text;
 use crate::plan::{Outcome, Plan};
 use crate::replies;
-use crate::table::{NONE, ONE, Spec, read, text};
+use crate::table::{NONE, ONE, Spec, read};
 
 /// The rows of commands that go through all there is.
 pub const COMMANDS: &[Spec] = &[

@@ -76,7 +76,7 @@ fn add(args: &mut Args) -> Planned {
             break;
         }
     }
-    if args.is_empty() || args.left() % 2 != 0 {
+    if args.is_empty() || !args.left().is_multiple_of(2) {
         return Err(Refusal::Syntax);
     }
     if missing && exists {

@@ -4,9 +4,8 @@ use bytes::Bytes;
 use quorate_keys::{Expiry, ExpiryCondition};
 
 use crate::args::Args;
-use crate::error::Refusal;
+use crate::error::{Refusal, text};
 use crate::number::integer;
-use crate::table::text;
 
 const MILLISECOND: u64 = 1_000_000;
 
@@ -32,7 +31,8 @@ const CLOCKS: &[(&str, Clock)] =
     &[("EX", SECONDS), ("PX", MILLISECONDS), ("EXAT", SECONDS_AT), ("PXAT", MILLISECONDS_AT)];
 
 impl Clock {
-    /// Reads a time, in nanoseconds since 1970. One before 1970 is 0, and one that can't be stored is the last that can.
+    /// Reads a time, in nanoseconds since 1970. One before 1970 is 0, and one that is too late to be stored is the last
+    /// that can be.
     pub fn time(self, word: &[u8], args: &Args) -> Result<u64, Refusal> {
         let number = integer(word).ok_or(Refusal::NotInteger)?;
         let since = if self.is_relative { args.moment.now / MILLISECOND } else { 0 };
@@ -58,7 +58,7 @@ impl Clock {
     }
 
     /// Returns how long it is to a time, or when it is, in this unit.
-    pub fn from_now(self, at: u64, now: u64) -> i64 {
+    pub fn to_reach(self, at: u64, now: u64) -> i64 {
         let since = if self.is_relative { now / MILLISECOND } else { 0 };
         let milliseconds = (at / MILLISECOND).saturating_sub(since) as i64;
         // Redis rounds seconds.

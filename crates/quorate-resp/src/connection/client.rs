@@ -62,22 +62,22 @@ impl Connection {
     /// Returns the line of the connection in `CLIENT LIST`.
     pub fn line(&self) -> String {
         let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
-        format!(
-            "id={} addr={} name={} db={} sub={} psub={} multi={} watch={} cmd={} user={} resp={} lib-name={} lib-ver={}",
-            self.id,
-            self.address,
-            text(&self.labels.name),
-            self.space,
-            self.subscriptions.channels(),
-            self.subscriptions.patterns(),
-            self.transaction.as_ref().map_or(-1, |transaction| transaction.len() as i64),
-            self.watched.len(),
-            self.last,
-            self.user_name(),
-            if self.protocol == Protocol::Two { 2 } else { 3 },
-            text(&self.labels.library),
-            text(&self.labels.version),
-        )
+        let facts = [
+            ("id", self.id.to_string()),
+            ("addr", self.address.clone()),
+            ("name", text(&self.labels.name)),
+            ("db", self.space.to_string()),
+            ("sub", self.subscriptions.channels().to_string()),
+            ("psub", self.subscriptions.patterns().to_string()),
+            ("multi", self.transaction.as_ref().map_or("-1".to_owned(), |open| open.len().to_string())),
+            ("watch", self.watched.len().to_string()),
+            ("cmd", self.last.to_owned()),
+            ("user", self.user_name()),
+            ("resp", if self.protocol == Protocol::Two { "2" } else { "3" }.to_owned()),
+            ("lib-name", text(&self.labels.library)),
+            ("lib-ver", text(&self.labels.version)),
+        ];
+        facts.map(|(name, fact)| format!("{name}={fact}")).join(" ")
     }
 }
 

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{Call, Connection, Host, Replies};
+use super::{Call, Connection, Replies};
 use crate::batch::{Hello, Step};
 use crate::commands::keys::database;
 use crate::error::Refusal;
@@ -86,7 +86,7 @@ pub fn hello(call: &mut Call) -> Ran {
              <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the \
              same time",
         )),
-        None => Ok(call.connection.greet(hello, call.host).into()),
+        None => Ok(call.connection.greet(hello).into()),
     }
 }
 
@@ -94,7 +94,7 @@ const NO_VERSION: Refusal = Refusal::Text("ERR Protocol version is not an intege
 
 impl Connection {
     /// Does what HELLO asks for.
-    pub(super) fn greet(&mut self, hello: Hello, _host: &dyn Host) -> Frame {
+    pub(super) fn greet(&mut self, hello: Hello) -> Frame {
         self.protocol = hello.protocol;
         if let Some(name) = hello.name {
             self.labels.name = name;

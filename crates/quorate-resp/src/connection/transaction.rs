@@ -8,11 +8,11 @@ use bytes::Bytes;
 use quorate_keys::{KeyCommand, KeysCommand, KeysReply};
 
 use super::{Call, Connection};
-use crate::batch::{Part, Premise, Step};
+use crate::batch::{Part, Step};
 use crate::error::Refusal;
 use crate::frame::Frame;
 use crate::limits::{TRANSACTION_BYTES_MAX, TRANSACTION_COMMANDS_MAX, WATCHED_KEYS_MAX};
-use crate::plan::{Outcome, Plan, Until, all};
+use crate::plan::{Outcome, Plan, Premise, Until, all};
 use crate::replies;
 use crate::table::{Spec, local, row};
 

@@ -139,7 +139,8 @@ fn alike(request: &[Bytes], redis: &Value, door: &Value) -> Option<Alike> {
 
 /// Returns whether there is another page after that of a scan.
 fn has_next(value: &Value) -> bool {
-    matches!(value, Value::Parts(_, parts) if parts.first().is_some_and(|cursor| *cursor != Value::Bulk('$', b"0".to_vec())))
+    let Value::Parts(_, parts) = value else { return false };
+    parts.first().is_some_and(|cursor| *cursor != Value::Bulk('$', b"0".to_vec()))
 }
 
 /// Sorts the parts of a reply, so many at a time; those of a scan are in its second part.

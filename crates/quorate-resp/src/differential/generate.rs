@@ -3,8 +3,9 @@
 use bytes::Bytes;
 
 /// Requests by their words. `a|b` is one of these words, `?w` may be left out, `w+` is there up to three times, and
-/// `a,b` are two words that belong together. Letters stand for words: K a key, D a short decimal, V a value, M a field or member, I an
-/// integer, N a small one, F a number, S and L bounds by score and by name, T a duration, A a time, and G a pattern.
+/// `a,b` are two words that belong together. Letters stand for words: K a key, V a value, M a field or member, I an
+/// integer, N a small one, F a number, D a short decimal, S and L bounds by score and by name, T a duration, A a time,
+/// and G a pattern.
 const TEMPLATES: &[(char, &str)] = &[
     ('s', "get K"),
     ('s', "mget K+"),
@@ -276,7 +277,7 @@ impl Generator {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (u128::from(mixed ^ (mixed >> 31)) * u128::from(bound) >> 64) as u64
+        ((u128::from(mixed ^ (mixed >> 31)) * u128::from(bound)) >> 64) as u64
     }
 
     #[allow(clippy::indexing_slicing, reason = "the place is below the length, and no list is empty")]

@@ -7,12 +7,13 @@ use quorate_keys::{Context, Keys, KeysError, KeysReply, Memory, Tables, Version}
 
 use super::Value;
 use crate::args::Moment;
-use crate::batch::{Answered, Job, Premise};
-use crate::connection::{Connection, Host, Role};
+use crate::batch::{Answered, Job};
+use crate::connection::Connection;
 use crate::cursors::Cursors;
 use crate::door::Door;
 use crate::frame::{Frame, Protocol};
-use crate::plan::{Answers, Unit};
+use crate::host::{Host, Role};
+use crate::plan::{Answers, Premise, Unit};
 
 /// The steps that a command may take.
 const BUDGET: u64 = 1 << 40;
@@ -88,7 +89,7 @@ impl MemoryDoor {
                 let answered = self.run(job, now);
                 batch.answer(answered);
             }
-            self.door.finish(batch, &Alone, &mut out);
+            self.door.finish(batch, &mut out);
         }
     }
 

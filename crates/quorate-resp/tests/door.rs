@@ -1,0 +1,179 @@
+//! A connection: what becomes of requests that arrive together, of transactions, logins and subscriptions.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests stop at the first surprise")]
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use quorate_resp::differential::MemoryDoor;
+use quorate_resp::{Answered, Batch, Connection, Cursors, Door, Host, Job, Moment, Role};
+
+const NOW: u64 = 1_700_000_000_000_000_000;
+
+/// Lets a client send lines, and returns what it reads.
+fn talk(door: &mut MemoryDoor, lines: &str) -> String {
+    let lines = lines.lines().map(|line| format!("{}\r\n", line.trim())).collect::<String>();
+    let out = door.send(lines.as_bytes(), NOW);
+    String::from_utf8_lossy(&out).replace("\r\n", " ").trim().to_owned()
+}
+
+#[test]
+fn requests_that_arrive_together_are_one_write_between_two_reads() {
+    let mut door = MemoryDoor::new(1);
+    assert_eq!(talk(&mut door, "GET a\nGET b\nSET a 1\nGET a\nSET a 2\nINCR a\nGET a\nGET a"), {
+        "$-1 $-1 +OK $1 1 +OK :3 $1 3 $1 3"
+    });
+    assert_eq!(door.jobs(), 3);
+}
+
+#[test]
+fn a_request_that_continues_sees_what_was_before_it_only() {
+    let mut door = MemoryDoor::new(1);
+    assert_eq!(talk(&mut door, "ZADD z 1 m\nZRANDMEMBER z\nDEL z\nZRANDMEMBER z\nDBSIZE"), ":1 $1 m :1 $-1 :0");
+}
+
+#[test]
+fn scans_go_on_where_they_were_over_any_connection() {
+    let mut door = MemoryDoor::new(1);
+    for number in 0..300 {
+        talk(&mut door, &format!("HSET h field{number:03} {number}\nSET key{number:03} v"));
+    }
+    let (mut cursor, mut found) = ("0".to_owned(), Vec::new());
+    loop {
+        let page = talk(&mut door, &format!("SCAN {cursor} MATCH key* COUNT 7"));
+        let words: Vec<&str> = page.split(' ').filter(|word| !word.starts_with(['*', '$'])).collect();
+        cursor = words[0].to_owned();
+        found.extend(words[1..].iter().map(|word| (*word).to_owned()));
+        if cursor == "0" {
+            break;
+        }
+    }
+    let expected: Vec<String> = (0..300).map(|number| format!("key{number:03}")).collect();
+    assert_eq!(found, expected);
+    assert!(talk(&mut door, "HSCAN h 12345").starts_with("-ERR unknown cursor"));
+}
+
+#[test]
+fn transactions_depend_on_what_they_watch() {
+    let mut door = MemoryDoor::new(1);
+    assert_eq!(talk(&mut door, "WATCH a\nMULTI\nSET a 1\nGET a\nEXEC"), "+OK +OK +QUEUED +QUEUED *2 +OK $1 1");
+    assert_eq!(talk(&mut door, "WATCH a\nSET a 2\nMULTI\nSELECT 3\nSET a 3\nEXEC\nGET a"), {
+        "+OK +OK +OK +QUEUED +QUEUED *-1 $1 2"
+    });
+    assert_eq!(talk(&mut door, "WATCH a\nUNWATCH\nSET a 4\nMULTI\nEXEC"), "+OK +OK +OK +OK *0");
+}
+
+#[test]
+fn a_failed_command_of_a_transaction_does_not_stop_the_others() {
+    let mut door = MemoryDoor::new(1);
+    assert_eq!(talk(&mut door, "MULTI\nSET a x\nINCR a\nSET b 1\nEXEC"), {
+        "+OK +QUEUED +QUEUED +QUEUED *3 +OK -ERR value is not an integer or out of range +OK"
+    });
+}
+
+#[test]
+fn subscribers_of_version_2_may_do_little_else() {
+    let mut door = MemoryDoor::new(1);
+    let told = "*3 $9 subscribe $1 a :1 *3 $10 psubscribe $2 b* :2";
+    assert_eq!(talk(&mut door, "SUBSCRIBE a\nPSUBSCRIBE b*"), told);
+    assert!(talk(&mut door, "GET a").starts_with("-ERR Can't execute 'get'"));
+    assert_eq!(talk(&mut door, "PING"), "*2 $4 pong $0");
+    assert_eq!(talk(&mut door, "UNSUBSCRIBE\nPUNSUBSCRIBE"), "*3 $11 unsubscribe $1 a :1 *3 $12 punsubscribe $2 b* :0");
+    assert_eq!(talk(&mut door, "GET a"), "$-1");
+}
+
+#[test]
+fn requests_that_can_not_be_read_close_the_connection() {
+    let mut door = MemoryDoor::new(1);
+    let out = door.send(b"PING\r\n*1\r\n:1\r\nPING\r\n", NOW);
+    assert_eq!(out, "+PONG\r\n-ERR Protocol error: expected '$', got ':'\r\n");
+    assert!(door.is_closed());
+}
+
+#[test]
+fn replies_can_be_turned_off() {
+    let mut door = MemoryDoor::new(1);
+    assert_eq!(talk(&mut door, "CLIENT REPLY SKIP\nPING\nECHO 1\nCLIENT REPLY OFF\nPING\nCLIENT REPLY ON"), "$1 1 +OK");
+}
+
+#[test]
+fn the_table_describes_itself() {
+    let mut door = MemoryDoor::new(1);
+    assert_eq!(talk(&mut door, "COMMAND GETKEYS MSET a 1 b 2"), "*2 $1 a $1 b");
+    assert_eq!(talk(&mut door, "COMMAND GETKEYS LMPOP 2 a b LEFT"), "*2 $1 a $1 b");
+    assert!(talk(&mut door, "COMMAND INFO get nosuch").starts_with("*2 *10 $3 get :2 *1 +readonly :1 :1 :1"));
+    assert!(talk(&mut door, "COMMAND DOCS object").contains("$15 object|encoding"));
+    assert_eq!(talk(&mut door, "COMMAND LIST FILTERBY PATTERN zrev*").split(' ').next(), Some("*4"));
+}
+
+/// A server with users.
+struct Users;
+
+impl Host for Users {
+    fn anonymous(&self) -> Option<Role> {
+        None
+    }
+
+    fn info(&self, _: &[String]) -> String {
+        String::new()
+    }
+
+    fn parameters(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+
+    fn clients(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn replicas(&self) -> u64 {
+        2
+    }
+}
+
+/// Lets a client of a server with users send bytes; one user reads, and one writes.
+fn talk_to_users(door: &mut Door, lines: &str) -> String {
+    let (mut input, mut out) = (BytesMut::from(lines.replace('\n', "\r\n").as_bytes()), BytesMut::new());
+    loop {
+        let moment = Moment { now: NOW, seed: 1, space: 0, cursors: Arc::new(Cursors::new(1)) };
+        let mut batch: Batch = door.take(&mut input, moment, &Users);
+        if batch.is_empty() {
+            return String::from_utf8_lossy(&out).replace("\r\n", " ").trim().to_owned();
+        }
+        while let Some(job) = batch.job() {
+            batch.answer(match job {
+                Job::Login { user, password } if password == "right" => {
+                    Answered::Login(Some(if user == "writer" { Role::Write } else { Role::Read }))
+                }
+                Job::Login { .. } => Answered::Login(None),
+                _ => Answered::Failed("ERR nothing is here".to_owned()),
+            });
+        }
+        door.finish(batch, &mut out);
+    }
+}
+
+#[test]
+fn clients_log_in_before_they_do_anything_else() {
+    let mut door = Door::new(Connection::new(1, "here".to_owned()));
+    assert_eq!(talk_to_users(&mut door, "GET a\nAUTH reader wrong\nAUTH reader right\nWAIT 1 0\n"), {
+        "-NOAUTH Authentication required. -WRONGPASS invalid username-password pair or user is disabled. +OK :2"
+    });
+    assert_eq!(talk_to_users(&mut door, "SET a 1\nGET a\n"), {
+        "-NOPERM User reader has no permissions to run the 'set' command -ERR nothing is here"
+    });
+    assert_eq!(talk_to_users(&mut door, "HELLO 3 AUTH writer right SETNAME me\n").split(' ').next(), Some("%7"));
+    assert_eq!(talk_to_users(&mut door, "SET a 1\nCLIENT GETNAME\n"), "-ERR nothing is here $2 me");
+}
+
+#[test]
+fn events_are_pushed_once_for_each_subscription() {
+    let mut door = Door::new(Connection::new(1, "here".to_owned()));
+    talk_to_users(&mut door, "HELLO 3 AUTH writer right\nSUBSCRIBE news\nPSUBSCRIBE n*\n");
+    let mut out = BytesMut::new();
+    door.event(&Bytes::from("news"), &Bytes::from("x"), &mut out);
+    door.event(&Bytes::from("other"), &Bytes::from("x"), &mut out);
+    assert_eq!(
+        out,
+        ">3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$1\r\nx\r\n>4\r\n$8\r\npmessage\r\n$2\r\nn*\r\n$4\r\nnews\r\n$1\r\nx\r\n"
+    );
+}
