@@ -3,6 +3,8 @@
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,
+    clippy::indexing_slicing,
+    clippy::panic,
     clippy::print_stderr,
     reason = "tests stop at the first surprise, and run a real server"
 )]
