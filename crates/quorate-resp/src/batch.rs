@@ -12,7 +12,7 @@ use bytes::{Bytes, BytesMut};
 
 use crate::frame::{Frame, Protocol};
 use crate::host::Role;
-use crate::plan::{Answers, Finish, Outcome, Plan, Premise, Unit};
+use crate::plan::{Answers, Finish, Outcome, Plan, Premise, Unit, Wait};
 
 /// What is to be done for a batch.
 #[derive(Debug)]
@@ -40,6 +40,8 @@ pub enum Job {
         /// What is said.
         payload: Bytes,
     },
+    /// A client waits until a key changes, which may be at once.
+    Wait(Wait),
 }
 
 /// What came of a job.
@@ -53,6 +55,10 @@ pub enum Answered {
     Login(Option<Role>),
     /// How many listeners of this node got the event.
     Published(u64),
+    /// A key has changed, or may have.
+    Woken,
+    /// The time to wait has come.
+    TimedOut,
     /// The job failed as a whole, with this error, its code in front.
     Failed(String),
 }
@@ -102,6 +108,8 @@ pub enum Part {
     Open(Plan),
     /// The store is being asked.
     Asked(Finish),
+    /// The client waits, and the store is asked again then.
+    Waiting(Wait, Plan),
 }
 
 impl std::fmt::Debug for Part {
@@ -110,6 +118,7 @@ impl std::fmt::Debug for Part {
             Self::Done(_) => "Done",
             Self::Open(_) => "Open",
             Self::Asked(_) => "Asked",
+            Self::Waiting(..) => "Waiting",
         })
     }
 }
@@ -184,6 +193,9 @@ impl Batch {
                 _ => {}
             }
         }
+        if let Some(wait) = self.slots.iter().find_map(Slot::wait) {
+            return Some(Job::Wait(wait.clone()));
+        }
         let end = self.end();
         let slots = self.slots.get(..end).unwrap_or_default();
         let writes = |slot: &Slot| slot.open().any(|plan| plan.is_write);
@@ -249,6 +261,10 @@ impl Batch {
             }
             Answered::Failed(text) => self.fail(&asked, &Frame::Error(text)),
             Answered::Published(count) => self.fail(&asked, &Frame::count(count)),
+            Answered::Woken | Answered::TimedOut => {
+                let is_late = matches!(answered, Answered::TimedOut);
+                self.slots.iter_mut().for_each(|slot| slot.wake(is_late));
+            }
             Answered::Login(role) => {
                 let Some(slot) = asked.first().and_then(|(place, _)| self.slots.get_mut(*place)) else { return };
                 if let State::Login { user, hello, .. } = &mut slot.state {
@@ -277,6 +293,9 @@ impl Batch {
                 Part::Done(Frame::error("ERR the reply has several pages, which a transaction can't read"))
             }
             Outcome::More(plan) => Part::Open(plan),
+            // A transaction does not wait.
+            Outcome::Wait(wait, _) if *is_exec => Part::Done(wait.otherwise),
+            Outcome::Wait(wait, plan) => Part::Waiting(wait, plan),
             Outcome::Watched(premises) => {
                 self.watched.extend(premises);
                 Part::Done(Frame::OK)
@@ -311,6 +330,24 @@ impl Batch {
 }
 
 impl Slot {
+    /// Returns what the client waits for.
+    fn wait(&self) -> Option<&Wait> {
+        let State::Keys { parts, .. } = &self.state else { return None };
+        parts.iter().find_map(|part| if let Part::Waiting(wait, _) = part { Some(wait) } else { None })
+    }
+
+    /// Ends the waiting: the store is asked again, or it is too late.
+    fn wake(&mut self, is_late: bool) {
+        let State::Keys { parts, .. } = &mut self.state else { return };
+        for part in parts {
+            *part = match std::mem::replace(part, Part::Done(Frame::Null)) {
+                Part::Waiting(..) if is_late => Part::Done(Frame::NullArray),
+                Part::Waiting(_, plan) => Part::Open(plan),
+                other => other,
+            };
+        }
+    }
+
     fn open(&self) -> impl Iterator<Item = &Plan> {
         let parts = if let State::Keys { parts, .. } = &self.state { parts.as_slice() } else { &[] };
         parts.iter().filter_map(|part| if let Part::Open(plan) = part { Some(plan) } else { None })

@@ -1,5 +1,6 @@
 //! The commands on keys, by their families: what each asks of the store, and how its answer becomes a reply.
 
+pub mod blocking;
 pub mod fields;
 pub mod hashes;
 pub mod keys;

@@ -10,7 +10,7 @@ use crate::error::Refusal;
 use crate::frame::{Frame, Protocol};
 use crate::host::{Host, Role};
 use crate::plan::Premise;
-use crate::table::{Access, Run, Spec, row};
+use crate::table::{Access, Run, Spec, find, row};
 
 mod client;
 mod introspect;
@@ -99,8 +99,8 @@ impl Connection {
     /// Returns whether a request waits until those before it were answered: it depends on their answers, or those after
     /// it depend on its own.
     pub(crate) fn is_alone(&self, words: &[Bytes]) -> bool {
-        let is = |name: &str| words.first().is_some_and(|word| word.eq_ignore_ascii_case(name.as_bytes()));
-        is("AUTH") || is("HELLO") || is("WATCH") || (is("EXEC") && !self.watched.is_empty())
+        let spec = words.first().and_then(|name| find(name));
+        spec.is_some_and(|spec| spec.is_alone || (spec.name == "exec" && !self.watched.is_empty()))
     }
 
     /// Returns whether the client wants no reply to the request that ran last.

@@ -3,8 +3,9 @@
 //!
 //! A position can't be written as a number: keys are longer than 8 bytes and alike at their beginnings. A table for
 //! each connection would fail clients that go on over another connection of a pool, and one without a bound could be
-//! filled by clients that never end their scans. So there is one table with a bound of positions, and of bytes. A cursor
-//! that is not there (very old, of another node, or of the time before a restart) is an error: the client begins again.
+//! filled by clients that never end their scans. So there is one table, with a bound of positions and of bytes.
+//! A cursor that is not there (very old, of another node, or of the time before a restart) is an error: the client
+//! begins again.
 //! Nothing is ever left out silently.
 //!
 //! # Invariants

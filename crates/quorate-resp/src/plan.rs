@@ -72,6 +72,19 @@ pub struct Premise {
     pub version: Option<Version>,
 }
 
+/// What a client waits for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wait {
+    /// The space of the keys.
+    pub space: Space,
+    /// The keys, one of which must change.
+    pub keys: Vec<Bytes>,
+    /// How long, as a time in nanoseconds since 1970; none for ever.
+    pub until: Option<u64>,
+    /// The reply in a transaction, which does not wait.
+    pub otherwise: Frame,
+}
+
 /// What came of a plan.
 #[derive(Debug)]
 pub enum Outcome {
@@ -79,6 +92,8 @@ pub enum Outcome {
     Reply(Frame),
     /// The store has to be asked for more. Only commands that read do so.
     More(Plan),
+    /// Nothing was found, and the client waits until that changes; then the store is asked again.
+    Wait(Wait, Plan),
     /// The versions of keys that the next transaction depends on. The reply is OK.
     Watched(Vec<Premise>),
 }
@@ -109,6 +124,16 @@ impl Plan {
             continues: false,
             finish: Box::new(|answers| finish(answers).into()),
         }
+    }
+
+    /// Returns a plan that changes keys, and that waits if its reply is null.
+    pub fn or_wait(make: impl Fn() -> Self + Send + 'static, wait: Wait) -> Self {
+        let Self { unit, finish, .. } = make();
+        let finish = move |answers| match finish(answers) {
+            Outcome::Reply(Frame::Null | Frame::NullArray) => Outcome::Wait(wait.clone(), Self::or_wait(make, wait)),
+            other => other,
+        };
+        Self { unit, is_write: true, continues: false, finish: Box::new(finish) }
     }
 
     /// Returns the same plan, which [continues](Self::continues).

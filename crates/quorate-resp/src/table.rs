@@ -30,6 +30,8 @@ pub struct Spec {
     pub run: Run,
     /// Whether a client may send it that has not logged in.
     pub before_login: bool,
+    /// Whether it is done by itself, after the requests before it, and before those after it.
+    pub is_alone: bool,
 }
 
 /// What a command does to keys.
@@ -85,7 +87,17 @@ pub const fn read(
     summary: &'static str,
     run: fn(&mut Args) -> Planned,
 ) -> Spec {
-    Spec { name, arity, access: Access::Read, keys, since, summary, run: Run::Keys(run), before_login: false }
+    Spec {
+        name,
+        arity,
+        access: Access::Read,
+        keys,
+        since,
+        summary,
+        run: Run::Keys(run),
+        before_login: false,
+        is_alone: false,
+    }
 }
 
 /// Returns the row of a command that changes keys.
@@ -103,19 +115,34 @@ pub const fn write(
 /// Returns the row of a command that the connection answers.
 pub const fn local(name: &'static str, arity: i8, since: &'static str, summary: &'static str, run: Local) -> Spec {
     let run = Run::Local(run);
-    Spec { name, arity, access: Access::None, keys: NONE, since, summary, run, before_login: false }
+    Spec { name, arity, access: Access::None, keys: NONE, since, summary, run, before_login: false, is_alone: false }
 }
 
 /// Returns the row of a command whose second word says more.
 pub const fn sub(name: &'static str, since: &'static str, summary: &'static str, of: &'static [Spec]) -> Spec {
     let run = Run::Sub(of);
-    Spec { name, arity: -2, access: Access::None, keys: NONE, since, summary, run, before_login: false }
+    Spec {
+        name,
+        arity: -2,
+        access: Access::None,
+        keys: NONE,
+        since,
+        summary,
+        run,
+        before_login: false,
+        is_alone: false,
+    }
 }
 
 impl Spec {
     /// Returns the row of a command that a client may send before it has logged in.
     pub const fn before_login(self) -> Self {
         Self { before_login: true, ..self }
+    }
+
+    /// Returns the row of a command that is done by itself.
+    pub const fn alone(self) -> Self {
+        Self { is_alone: true, ..self }
     }
 
     /// Returns whether a call may have so many words.
@@ -154,6 +181,8 @@ pub static GROUPS: &[(&str, &[Spec])] = &[
     ("sorted-set", commands::ranges::COMMANDS),
     ("list", commands::lists::COMMANDS),
     ("generic", commands::scans::COMMANDS),
+    ("list", commands::blocking::LIST_COMMANDS),
+    ("sorted-set", commands::blocking::SORTED_SET_COMMANDS),
 ];
 
 static BY_NAME: LazyLock<BTreeMap<&'static str, &'static Spec>> =

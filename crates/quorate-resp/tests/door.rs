@@ -1,9 +1,10 @@
 //! A connection: what becomes of requests that arrive together, of transactions, logins and subscriptions.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests stop at the first surprise")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "tests stop at the first surprise")]
 
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use quorate_keys::KeysReply;
 use quorate_resp::differential::MemoryDoor;
 use quorate_resp::{Answered, Batch, Connection, Cursors, Door, Host, Job, Moment, Role};
 
@@ -87,6 +88,31 @@ fn requests_that_can_not_be_read_close_the_connection() {
     let out = door.send(b"PING\r\n*1\r\n:1\r\nPING\r\n", NOW);
     assert_eq!(out, "+PONG\r\n-ERR Protocol error: expected '$', got ':'\r\n");
     assert!(door.is_closed());
+}
+
+#[test]
+fn clients_wait_until_a_key_changes() {
+    let mut door = Door::new(Connection::new(1, "here".to_owned()));
+    let moment = || Moment { now: NOW, seed: 1, space: 0, cursors: Arc::new(Cursors::new(1)) };
+    talk_to_users(&mut door, "AUTH writer right\n");
+    let mut input = BytesMut::from("BLPOP a b 1.5\r\nPING\r\n");
+    let mut batch = door.take(&mut input, moment(), &Users);
+    assert_eq!(batch.len(), 1);
+    let nothing = || Answered::Units(vec![vec![Ok(KeysReply::Missing), Ok(KeysReply::Missing)]]);
+    for answer in [Answered::Woken, Answered::Woken] {
+        assert!(matches!(batch.job(), Some(Job::Keys { is_write: true, .. })));
+        batch.answer(nothing());
+        let Some(Job::Wait(wait)) = batch.job() else { panic!("it does not wait") };
+        assert_eq!((wait.keys, wait.until), (vec!["a".into(), "b".into()], Some(NOW + 1_500_000_000)));
+        batch.answer(answer);
+    }
+    assert!(matches!(batch.job(), Some(Job::Keys { .. })));
+    let found = KeysReply::Members(vec!["x".into()]);
+    batch.answer(Answered::Units(vec![vec![Ok(KeysReply::Missing), Ok(found)]]));
+    assert!(batch.job().is_none());
+    let mut out = BytesMut::new();
+    door.finish(batch, &mut out);
+    assert_eq!(out, "*2\r\n$1\r\nb\r\n$1\r\nx\r\n");
 }
 
 #[test]

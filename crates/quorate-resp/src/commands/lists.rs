@@ -1,13 +1,14 @@
 //! Commands on lists.
 
-use quorate_keys::{End, KeysCommand, KeysReply, Kind, ListCommand};
+use bytes::Bytes;
+use quorate_keys::{End, KeysCommand, KeysReply, Kind, ListCommand, Space};
 
 use super::hashes::count;
 use crate::args::{Args, Planned};
 use crate::error::Refusal;
 use crate::frame::Frame;
 use crate::number::integer;
-use crate::plan::{Answers, Until};
+use crate::plan::{Answers, Plan, Until, last};
 use crate::replies;
 use crate::table::{ONE, Places, Spec, TWO, read, write};
 
@@ -36,7 +37,7 @@ pub const COMMANDS: &[Spec] = &[
 ];
 
 /// The words for the ends of a list.
-const ENDS: &[(&str, End)] = &[("LEFT", End::Left), ("RIGHT", End::Right)];
+pub const ENDS: &[(&str, End)] = &[("LEFT", End::Left), ("RIGHT", End::Right)];
 
 fn range(args: &mut Args) -> Planned {
     let (key, start, stop) = (args.next()?, args.integer()?, args.integer()?);
@@ -119,23 +120,47 @@ fn rotate(args: &mut Args) -> Planned {
 }
 
 fn pop_first(args: &mut Args) -> Planned {
-    let keys = counted_keys(args)?;
-    let end = args.choice(ENDS).ok_or(Refusal::Syntax)?;
-    let count = pop_count(args)?;
-    let commands = keys.iter().map(|key| KeysCommand::List(ListCommand::Pop { key: key.clone(), count, end }));
-    args.plan_all(commands.collect(), Until::Found, move |answers| {
-        let Some(key) = answers.len().checked_sub(1).and_then(|place| keys.get(place)).cloned() else {
-            return Frame::NullArray;
-        };
-        found(answers, |reply| match reply {
-            KeysReply::Members(members) => Frame::Array(vec![Frame::Bulk(key), Frame::bulks(members)]),
-            _ => Frame::NullArray,
+    let pop = FirstPop::read(args)?;
+    args.end()?;
+    Ok(pop.plan(args.moment.space, nested))
+}
+
+/// Returns a key, and an array of its items.
+pub fn nested(key: Bytes, items: Vec<Bytes>) -> Frame {
+    Frame::Array(vec![Frame::Bulk(key), Frame::bulks(items)])
+}
+
+/// Removes items of the first list that has any.
+#[derive(Clone, Debug)]
+pub struct FirstPop {
+    pub keys: Vec<Bytes>,
+    pub end: End,
+    pub count: u64,
+}
+
+impl FirstPop {
+    /// Reads the words from the number of keys on.
+    pub fn read(args: &mut Args) -> Result<Self, Refusal> {
+        let keys = counted_keys(args)?;
+        let end = args.choice(ENDS).ok_or(Refusal::Syntax)?;
+        Ok(Self { keys, end, count: pop_count(args)? })
+    }
+
+    /// Returns the plan; `shape` makes the reply of the key and its items.
+    pub fn plan(&self, space: Space, shape: fn(Bytes, Vec<Bytes>) -> Frame) -> Plan {
+        let (keys, end, count) = (self.keys.clone(), self.end, self.count);
+        let pop = |key: &Bytes| KeysCommand::List(ListCommand::Pop { key: key.clone(), count, end });
+        Plan::new(space, keys.iter().map(pop).collect(), Until::Found, move |answers| {
+            first_found(keys, answers, |key, reply| match reply {
+                KeysReply::Members(items) if !items.is_empty() => shape(key, items),
+                _ => Frame::NullArray,
+            })
         })
-    })
+    }
 }
 
 /// Reads the number of keys, and the keys, of a command that takes from the first one that has anything.
-pub fn counted_keys(args: &mut Args) -> Result<Vec<bytes::Bytes>, Refusal> {
+pub fn counted_keys(args: &mut Args) -> Result<Vec<Bytes>, Refusal> {
     let count = integer(&args.next()?).filter(|count| *count > 0);
     let count = count.ok_or(Refusal::Text("ERR numkeys should be greater than 0"))?;
     args.take(usize::try_from(count).map_err(|_| Refusal::Syntax)?)
@@ -150,7 +175,9 @@ pub fn pop_count(args: &mut Args) -> Result<u64, Refusal> {
     count.ok_or(Refusal::Text("ERR count should be greater than 0"))
 }
 
-/// Returns what is made of the last answer of a unit that ends with what it looks for.
-pub fn found(answers: Answers, finish: impl FnOnce(KeysReply) -> Frame) -> Frame {
-    crate::plan::last(answers).map_or_else(Frame::error, finish)
+/// Returns what is made of the last answer of a unit that looks at keys until it finds something.
+pub fn first_found(keys: Vec<Bytes>, answers: Answers, finish: impl FnOnce(Bytes, KeysReply) -> Frame) -> Frame {
+    let key = answers.len().checked_sub(1).and_then(|place| keys.into_iter().nth(place));
+    let Some(key) = key else { return Frame::NullArray };
+    last(answers).map_or_else(Frame::error, |reply| finish(key, reply))
 }

@@ -1,10 +1,10 @@
 //! Commands on sorted sets.
 
 use bytes::Bytes;
-use quorate_keys::{AddOptions, Compare, KeysCommand, KeysReply, Kind, SortedSetCommand, Which};
+use quorate_keys::{AddOptions, Compare, KeysCommand, KeysReply, Kind, SortedSetCommand, Space, Which};
 
 use super::hashes::{count, draws, draws_with};
-use super::lists::{counted_keys, found, pop_count};
+use super::lists::{counted_keys, first_found, pop_count};
 use crate::args::{Args, Planned};
 use crate::error::Refusal;
 use crate::frame::Frame;
@@ -142,22 +142,44 @@ fn pop(args: &mut Args, reverse: bool) -> Planned {
 }
 
 fn pop_first(args: &mut Args) -> Planned {
-    let keys = counted_keys(args)?;
-    let reverse = args.choice(&[("MIN", false), ("MAX", true)]).ok_or(Refusal::Syntax)?;
-    let count = pop_count(args)?;
-    let pop = |key: &Bytes| KeysCommand::SortedSet(SortedSetCommand::Pop { key: key.clone(), count, reverse });
-    args.plan_all(keys.iter().map(pop).collect(), Until::Found, move |answers| {
-        let Some(key) = answers.len().checked_sub(1).and_then(|place| keys.get(place)).cloned() else {
-            return Frame::NullArray;
-        };
-        found(answers, |reply| match reply {
-            KeysReply::Scored(members) if !members.is_empty() => {
-                let pairs = replies::pairs(members).map(|(member, score)| Frame::Array(vec![member, score]));
-                Frame::Array(vec![Frame::Bulk(key), Frame::Array(pairs.collect())])
-            }
-            _ => Frame::NullArray,
+    let pop = FirstPop::read(args)?;
+    args.end()?;
+    Ok(pop.plan(args.moment.space, nested))
+}
+
+/// Returns a key, and an array of its members with their scores.
+pub fn nested(key: Bytes, members: Vec<(Bytes, f64)>) -> Frame {
+    let pairs = replies::pairs(members).map(|(member, score)| Frame::Array(vec![member, score]));
+    Frame::Array(vec![Frame::Bulk(key), Frame::Array(pairs.collect())])
+}
+
+/// Removes members of the first set that has any.
+#[derive(Clone, Debug)]
+pub struct FirstPop {
+    pub keys: Vec<Bytes>,
+    pub reverse: bool,
+    pub count: u64,
+}
+
+impl FirstPop {
+    /// Reads the words from the number of keys on.
+    pub fn read(args: &mut Args) -> Result<Self, Refusal> {
+        let keys = counted_keys(args)?;
+        let reverse = args.choice(&[("MIN", false), ("MAX", true)]).ok_or(Refusal::Syntax)?;
+        Ok(Self { keys, reverse, count: pop_count(args)? })
+    }
+
+    /// Returns the plan; `shape` makes the reply of the key and its members.
+    pub fn plan(&self, space: Space, shape: fn(Bytes, Vec<(Bytes, f64)>) -> Frame) -> Plan {
+        let (keys, reverse, count) = (self.keys.clone(), self.reverse, self.count);
+        let pop = |key: &Bytes| KeysCommand::SortedSet(SortedSetCommand::Pop { key: key.clone(), count, reverse });
+        Plan::new(space, keys.iter().map(pop).collect(), Until::Found, move |answers| {
+            first_found(keys, answers, |key, reply| match reply {
+                KeysReply::Scored(members) if !members.is_empty() => shape(key, members),
+                _ => Frame::NullArray,
+            })
         })
-    })
+    }
 }
 
 /// Draws ranks, once it is known how many members there are.

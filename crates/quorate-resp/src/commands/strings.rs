@@ -1,9 +1,7 @@
 //! Commands on strings.
 
 use bytes::Bytes;
-use quorate_keys::{
-    Condition, Expiry, KeyCommand, KeysCommand, KeysError, KeysReply, StringCommand, limits::VALUE_BYTES_MAX,
-};
+use quorate_keys::{Condition, Expiry, KeyCommand, KeysCommand, KeysError, KeysReply, StringCommand};
 
 use super::times::{Clock, MILLISECONDS, SECONDS, When, time_of};
 use crate::args::{Args, Planned};
@@ -160,9 +158,6 @@ fn append(args: &mut Args) -> Planned {
 fn set_range(args: &mut Args) -> Planned {
     let (key, offset, value) = (args.next()?, args.integer()?, args.next()?);
     let offset = u64::try_from(offset).map_err(|_| Refusal::Text("ERR offset is out of range"))?;
-    if !value.is_empty() && offset.saturating_add(value.len() as u64) > VALUE_BYTES_MAX as u64 {
-        return Err(Refusal::Text("ERR string exceeds maximum allowed size (proto-max-bulk-len)"));
-    }
     args.plan(KeysCommand::String(StringCommand::SetRange { key, offset, value }), replies::count)
 }
 

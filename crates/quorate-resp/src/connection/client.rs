@@ -12,8 +12,10 @@ use crate::table::{Spec, local, sub};
 
 /// The rows of commands of connections.
 pub const COMMANDS: &[Spec] = &[
-    local("hello", -1, "6.0.0", "Begins a connection, and chooses the protocol.", session::hello).before_login(),
-    local("auth", -2, "1.0.0", "Logs in.", session::auth).before_login(),
+    local("hello", -1, "6.0.0", "Begins a connection, and chooses the protocol.", session::hello)
+        .before_login()
+        .alone(),
+    local("auth", -2, "1.0.0", "Logs in.", session::auth).before_login().alone(),
     local("quit", -1, "1.0.0", "Closes the connection.", session::quit).before_login(),
     local("reset", 1, "6.2.0", "Makes the connection as it was at its beginning.", session::reset).before_login(),
     local("ping", -1, "1.0.0", "Returns that the server is there.", session::ping),

@@ -21,7 +21,7 @@ pub const TRANSACTION_COMMANDS: &[Spec] = &[
     local("multi", 1, "1.2.0", "Begins a transaction.", multi),
     local("exec", 1, "1.2.0", "Runs the transaction.", exec),
     local("discard", 1, "2.0.0", "Ends the transaction; nothing of it runs.", discard),
-    local("watch", -2, "2.2.0", "Has the next transaction depend on keys.", watch),
+    local("watch", -2, "2.2.0", "Has the next transaction depend on keys.", watch).alone(),
     local("unwatch", 1, "2.2.0", "Has the next transaction depend on no keys.", unwatch),
 ];
 

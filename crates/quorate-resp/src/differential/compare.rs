@@ -74,31 +74,39 @@ impl Comparison {
     /// The [`Difference`].
     pub fn check(&mut self, request: &[Bytes], redis: &Value, door: &Value) -> Result<Alike, Box<Difference>> {
         let name = name(request);
-        let alike = match name.as_str() {
-            "exec" => self.transaction(redis, door),
-            _ => alike(request, redis, door),
+        let checked = match name.as_str() {
+            "exec" => self.transaction(request, redis, door),
+            _ => one(request, redis, door),
         };
         match name.as_str() {
             "exec" | "discard" | "reset" => self.queued.clear(),
             _ if *redis == Value::Line("+QUEUED".to_owned()) => self.queued.push(request.to_vec()),
             _ => {}
         }
-        alike
-            .ok_or_else(|| Box::new(Difference { request: request.to_vec(), redis: redis.clone(), door: door.clone() }))
+        checked
     }
 
-    fn transaction(&self, redis: &Value, door: &Value) -> Option<Alike> {
+    fn transaction(&self, exec: &[Bytes], redis: &Value, door: &Value) -> Result<Alike, Box<Difference>> {
         match (redis, door) {
             (Value::Parts(_, redis), Value::Parts(_, door)) if redis.len() == door.len() => {
-                let all = self.queued.iter().zip(redis.iter().zip(door));
-                let all: Option<Vec<_>> = all.map(|(request, (redis, door))| alike(request, redis, door)).collect();
-                all.map(|all| if all.contains(&Alike::Apart) { Alike::Apart } else { Alike::Same })
+                let mut all = Alike::Same;
+                for (request, (redis, door)) in self.queued.iter().zip(redis.iter().zip(door)) {
+                    if all == Alike::Same {
+                        all = one(request, redis, door)?;
+                    }
+                }
+                Ok(all)
             }
             // A watched key that was missing, was made and was removed again has not changed here.
-            (Value::Line(redis), Value::Parts(..)) if is_null(redis) => Some(Alike::Apart),
-            _ => (redis == door).then_some(Alike::Same),
+            (Value::Line(redis), Value::Parts(..)) if is_null(redis) => Ok(Alike::Apart),
+            _ => one(exec, redis, door),
         }
     }
+}
+
+fn one(request: &[Bytes], redis: &Value, door: &Value) -> Result<Alike, Box<Difference>> {
+    let differ = || Difference { request: request.to_vec(), redis: redis.clone(), door: door.clone() };
+    alike(request, redis, door).ok_or_else(|| Box::new(differ()))
 }
 
 fn is_null(line: &str) -> bool {
@@ -114,7 +122,7 @@ fn rule(name: &str) -> Rule {
         "hkeys" | "hvals" | "smembers" | "sinter" | "sunion" | "sdiff" | "spop" | "keys" => Rule::AnyOrder,
         "scan" | "sscan" => Rule::AnyOrder,
         "hgetall" | "hscan" | "zscan" => Rule::AnyOrderOfPairs,
-        "hrandfield" | "srandmember" | "zrandmember" | "randomkey" => Rule::Shape,
+        "hrandfield" | "srandmember" | "zrandmember" | "randomkey" | "object" => Rule::Shape,
         "ttl" | "pttl" | "expiretime" | "pexpiretime" | "httl" | "hpttl" | "hexpiretime" | "hpexpiretime" => Rule::Near,
         _ => Rule::Exact,
     }

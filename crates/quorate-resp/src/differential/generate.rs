@@ -106,6 +106,12 @@ const TEMPLATES: &[(char, &str)] = &[
     ('l', "lmove K K LEFT|RIGHT LEFT|RIGHT"),
     ('l', "rpoplpush K K"),
     ('l', "lmpop N K+ LEFT|RIGHT ?COUNT,N"),
+    ('l', "blpop|brpop K+ 0.001"),
+    ('l', "blmove K K LEFT|RIGHT LEFT|RIGHT 0.001"),
+    ('l', "brpoplpush K K 0.001"),
+    ('l', "blmpop 0.001 1 K LEFT|RIGHT ?COUNT,N"),
+    ('z', "bzpopmin|bzpopmax K+ 0.001"),
+    ('z', "bzmpop 0.001 1 K MIN|MAX ?COUNT,N"),
     ('*', "exists|touch|del|unlink K+"),
     ('*', "type K"),
     ('*', "ttl|pttl|expiretime|pexpiretime|persist K"),
@@ -198,11 +204,19 @@ impl Generator {
 
     /// Returns the next request.
     pub fn request(&mut self) -> Vec<Bytes> {
-        let (kind, template) = *self.pick(TEMPLATES);
+        let (mut kind, mut template) = *self.pick(TEMPLATES);
+        // Redis looks for clients that have waited long enough ten times a second.
+        while template.contains("0.001") && self.below(20) > 0 {
+            (kind, template) = *self.pick(TEMPLATES);
+        }
         let mut words = Vec::new();
         template.split(' ').for_each(|token| self.token(kind, token, &mut words));
         // A short duration would end while the test runs, and other scores than 0 have no order of names.
         let is_kept = kind == 'y' || template.contains(" T");
+        if template.contains("0.001") {
+            // Another time may be very long.
+            return words;
+        }
         match self.below(40) {
             0 if words.len() > 1 => _ = words.pop(),
             1 => words.push(self.value()),
