@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use quorate_keys::{KeyCommand, KeysCommand, KeysReply, Kind, Space};
+use quorate_keys::{KeyCommand, KeysCommand, KeysReply, Kind, Space, SpaceCommand};
 
 use crate::cursors::Cursors;
 use crate::error::Refusal;
 use crate::frame::Frame;
 use crate::number::{double, integer};
-use crate::plan::{Answers, Outcome, Plan, Until};
+use crate::plan::{Answers, Outcome, Plan};
 
 /// What a command depends on, beside its arguments.
 #[derive(Clone, Debug)]
@@ -156,10 +156,11 @@ impl<'a> Args<'a> {
     pub fn plan_all<O: Into<Outcome>>(
         &self,
         commands: Vec<KeysCommand>,
-        until: Until,
         finish: impl FnOnce(Answers) -> O + Send + 'static,
     ) -> Planned {
         self.end()?;
-        Ok(Plan::new(self.moment.space, commands, until, finish))
+        let space = self.moment.space;
+        let commands = commands.into_iter().map(|command| SpaceCommand { space, command });
+        Ok(Plan::new(commands.collect(), finish))
     }
 }

@@ -9,22 +9,24 @@
 //!   jobs of its own.
 
 use bytes::{Bytes, BytesMut};
+use quorate_keys::SpaceCommand;
 
 use crate::frame::{Frame, Protocol};
 use crate::host::Role;
-use crate::plan::{Answers, Finish, Outcome, Plan, Premise, Unit, Wait};
+use crate::plan::{Answers, Finish, Outcome, Plan, Premise, Wait};
 
 /// What is to be done for a batch.
 #[derive(Debug)]
 pub enum Job {
-    /// The store is asked for units, one after the other, if the premises hold.
+    /// The store is asked, by one command after the other, if the premises hold. Each succeeds or fails by itself, and
+    /// nothing of other clients happens between them.
     Keys {
-        /// Whether any unit may change keys; then they are proposed together.
+        /// Whether any command may change keys; then they are proposed together.
         is_write: bool,
         /// What has to hold before the first one, for any of them to run.
         premises: Vec<Premise>,
-        /// The units.
-        units: Vec<Unit>,
+        /// The commands.
+        commands: Vec<SpaceCommand>,
     },
     /// A user logs in.
     Login {
@@ -47,8 +49,8 @@ pub enum Job {
 /// What came of a job.
 #[derive(Debug)]
 pub enum Answered {
-    /// The answers of each unit.
-    Units(Vec<Answers>),
+    /// The answer to each command.
+    Keys(Answers),
     /// A premise did not hold, so nothing ran.
     Conflict,
     /// The role of the user, if the password is right.
@@ -142,12 +144,20 @@ enum State {
     LoggedIn { user: Bytes, role: Option<Role>, hello: Option<Hello> },
 }
 
+/// A part of a request, some commands of which a job has.
+#[derive(Clone, Copy, Debug, Default)]
+struct Asked {
+    slot: usize,
+    part: usize,
+    commands: usize,
+}
+
 /// The requests of a client that arrived together.
 #[derive(Debug, Default)]
 pub struct Batch {
     slots: Vec<Slot>,
-    /// Where the units of the job are that runs: which request, and which command of it.
-    asked: Vec<(usize, usize)>,
+    /// Whose commands the job has that runs.
+    asked: Vec<Asked>,
     /// The transaction whose premises the job has that runs.
     guarded: Option<usize>,
     /// Whether a transaction did not run because its premises did not hold.
@@ -183,11 +193,11 @@ impl Batch {
         for (place, slot) in self.slots.iter_mut().enumerate() {
             match &slot.state {
                 State::Login { user, password, .. } => {
-                    self.asked = vec![(place, 0)];
+                    self.asked = vec![Asked { slot: place, ..Asked::default() }];
                     return Some(Job::Login { user: user.clone(), password: password.clone() });
                 }
                 State::Publish(channel, payload) if self.asked.is_empty() => {
-                    self.asked = vec![(place, 0)];
+                    self.asked = vec![Asked { slot: place, ..Asked::default() }];
                     return Some(Job::Publish { channel: channel.clone(), payload: payload.clone() });
                 }
                 _ => {}
@@ -221,7 +231,7 @@ impl Batch {
     }
 
     fn ask(&mut self, range: std::ops::Range<usize>, is_write: bool) -> Option<Job> {
-        let (mut premises, mut units) = (Vec::new(), Vec::new());
+        let (mut premises, mut commands) = (Vec::new(), Vec::new());
         self.asked.clear();
         for (place, slot) in self.slots.iter_mut().enumerate().skip(range.start).take(range.len()) {
             let State::Keys { premises: of_slot, parts, .. } = &mut slot.state else { continue };
@@ -232,27 +242,28 @@ impl Batch {
             for (number, part) in parts.iter_mut().enumerate() {
                 match std::mem::replace(part, Part::Done(Frame::Null)) {
                     Part::Open(plan) => {
-                        self.asked.push((place, number));
-                        units.push(plan.unit);
+                        self.asked.push(Asked { slot: place, part: number, commands: plan.commands.len() });
+                        commands.extend(plan.commands);
                         *part = Part::Asked(plan.finish);
                     }
                     other => *part = other,
                 }
             }
         }
-        if units.is_empty() && premises.is_empty() { None } else { Some(Job::Keys { is_write, premises, units }) }
+        let is_nothing = commands.is_empty() && premises.is_empty() && self.asked.is_empty();
+        (!is_nothing).then_some(Job::Keys { is_write, premises, commands })
     }
 
     /// Takes what came of the last job.
     pub fn answer(&mut self, answered: Answered) {
         let mut asked = std::mem::take(&mut self.asked);
         let guarded = self.guarded.take();
-        asked.extend(guarded.map(|place| (place, usize::MAX)));
+        asked.extend(guarded.map(|slot| Asked { slot, part: usize::MAX, commands: 0 }));
         match answered {
-            Answered::Units(answers) => {
+            Answered::Keys(answers) => {
                 let mut answers = answers.into_iter();
-                for (place, number) in asked {
-                    self.finish_part(place, number, answers.next().unwrap_or_default());
+                for Asked { slot, part, commands } in asked {
+                    self.finish_part(slot, part, answers.by_ref().take(commands).collect());
                 }
             }
             Answered::Conflict => {
@@ -266,7 +277,7 @@ impl Batch {
                 self.slots.iter_mut().for_each(|slot| slot.wake(is_late));
             }
             Answered::Login(role) => {
-                let Some(slot) = asked.first().and_then(|(place, _)| self.slots.get_mut(*place)) else { return };
+                let Some(slot) = asked.first().and_then(|asked| self.slots.get_mut(asked.slot)) else { return };
                 if let State::Login { user, hello, .. } = &mut slot.state {
                     slot.state = State::LoggedIn { user: user.clone(), role, hello: hello.take() };
                 }
@@ -275,9 +286,9 @@ impl Batch {
     }
 
     /// Gives all requests of a job the same reply.
-    fn fail(&mut self, asked: &[(usize, usize)], reply: &Frame) {
-        for (place, _) in asked {
-            if let Some(slot) = self.slots.get_mut(*place) {
+    fn fail(&mut self, asked: &[Asked], reply: &Frame) {
+        for asked in asked {
+            if let Some(slot) = self.slots.get_mut(asked.slot) {
                 slot.state = State::Replies(vec![reply.clone()]);
             }
         }

@@ -1,6 +1,8 @@
 //! The commands on keys, by their families: what each asks of the store, and how its answer becomes a reply.
 
+pub mod bits;
 pub mod blocking;
+pub mod combined;
 pub mod fields;
 pub mod hashes;
 pub mod keys;

@@ -39,6 +39,9 @@ pub enum Refusal {
     /// An argument is not a number.
     #[error("ERR value is not a valid float")]
     NotFloat,
+    /// No keys are named.
+    #[error("ERR at least 1 input key is needed for '{0}' command")]
+    NoKeys(&'static str),
     /// An argument is negative.
     #[error("ERR value is out of range, must be positive")]
     Negative,

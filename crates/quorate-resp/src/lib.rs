@@ -42,5 +42,5 @@ pub use cursors::Cursors;
 pub use door::Door;
 pub use frame::{Frame, Protocol};
 pub use host::{Host, Role};
-pub use plan::{Answers, Premise, Unit, Until, Wait};
+pub use plan::{Answers, Premise, Wait};
 pub use request::{ProtocolError, Reader};

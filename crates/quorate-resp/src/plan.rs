@@ -3,53 +3,17 @@
 use std::fmt;
 
 use bytes::Bytes;
-use quorate_keys::{KeysCommand, KeysError, KeysReply, Space, Version};
+use quorate_keys::{KeysCommand, KeysError, KeysReply, Space, SpaceCommand, Version};
 
 use crate::frame::Frame;
 
-/// The answers to the commands of a unit that ran: all of them, or those up to the one that ended it.
+/// The answers to commands, in their order.
 pub type Answers = Vec<Result<KeysReply, KeysError>>;
-
-/// Commands that belong together: nothing of other clients happens between them.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Unit {
-    /// The space of their keys.
-    pub space: Space,
-    /// The commands.
-    pub commands: Vec<KeysCommand>,
-    /// When the commands after one are left out.
-    pub until: Until,
-}
-
-/// When the rest of a unit is left out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Until {
-    /// Never.
-    End,
-    /// After a command that failed.
-    Failure,
-    /// After a command that failed, or whose reply [is something](Until::is_met).
-    Found,
-}
-
-impl Until {
-    /// Returns whether a command with this answer is the last one to run.
-    pub fn is_met(self, answer: &Result<KeysReply, KeysError>) -> bool {
-        match (self, answer) {
-            (Self::End, _) => false,
-            (_, Err(_)) => true,
-            (Self::Failure, Ok(_)) => false,
-            (Self::Found, Ok(KeysReply::Members(members))) => !members.is_empty(),
-            (Self::Found, Ok(KeysReply::Scored(members))) => !members.is_empty(),
-            (Self::Found, Ok(reply)) => *reply != KeysReply::Missing,
-        }
-    }
-}
 
 /// What the store is asked, and what is made of the answer.
 pub struct Plan {
-    /// What the store is asked.
-    pub unit: Unit,
+    /// What the store is asked. Each command succeeds or fails by itself.
+    pub commands: Vec<SpaceCommand>,
     /// Whether it may change keys.
     pub is_write: bool,
     /// Whether the store is usually asked for more, so that nothing else may happen before that.
@@ -58,7 +22,7 @@ pub struct Plan {
     pub finish: Finish,
 }
 
-/// What is made of the answers to a unit.
+/// What is made of the answers.
 pub type Finish = Box<dyn FnOnce(Answers) -> Outcome + Send>;
 
 /// A key with the version that it must have, or none if it must be missing.
@@ -106,34 +70,28 @@ impl From<Frame> for Outcome {
 
 impl fmt::Debug for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Plan").field("unit", &self.unit).finish_non_exhaustive()
+        f.debug_struct("Plan").field("commands", &self.commands).finish_non_exhaustive()
     }
 }
 
 impl Plan {
     /// Returns a plan of several commands.
     pub fn new<O: Into<Outcome>>(
-        space: Space,
-        commands: Vec<KeysCommand>,
-        until: Until,
+        commands: Vec<SpaceCommand>,
         finish: impl FnOnce(Answers) -> O + Send + 'static,
     ) -> Self {
-        Self {
-            unit: Unit { space, commands, until },
-            is_write: false,
-            continues: false,
-            finish: Box::new(|answers| finish(answers).into()),
-        }
+        let finish = Box::new(|answers| finish(answers).into());
+        Self { commands, is_write: false, continues: false, finish }
     }
 
     /// Returns a plan that changes keys, and that waits if its reply is null.
     pub fn or_wait(make: impl Fn() -> Self + Send + 'static, wait: Wait) -> Self {
-        let Self { unit, finish, .. } = make();
+        let Self { commands, finish, .. } = make();
         let finish = move |answers| match finish(answers) {
             Outcome::Reply(Frame::Null | Frame::NullArray) => Outcome::Wait(wait.clone(), Self::or_wait(make, wait)),
             other => other,
         };
-        Self { unit, is_write: true, continues: false, finish: Box::new(finish) }
+        Self { commands, is_write: true, continues: false, finish: Box::new(finish) }
     }
 
     /// Returns the same plan, which [continues](Self::continues).
@@ -147,7 +105,7 @@ impl Plan {
         command: KeysCommand,
         finish: impl FnOnce(KeysReply) -> O + Send + 'static,
     ) -> Self {
-        Self::new(space, vec![command], Until::Failure, |answers| match last(answers) {
+        Self::new(vec![SpaceCommand { space, command }], |answers| match last(answers) {
             Ok(reply) => finish(reply).into(),
             Err(error) => Frame::error(error).into(),
         })

@@ -98,7 +98,7 @@ fn clients_wait_until_a_key_changes() {
     let mut input = BytesMut::from("BLPOP a b 1.5\r\nPING\r\n");
     let mut batch = door.take(&mut input, moment(), &Users);
     assert_eq!(batch.len(), 1);
-    let nothing = || Answered::Units(vec![vec![Ok(KeysReply::Missing), Ok(KeysReply::Missing)]]);
+    let nothing = || Answered::Keys(vec![Ok(KeysReply::Missing)]);
     for answer in [Answered::Woken, Answered::Woken] {
         assert!(matches!(batch.job(), Some(Job::Keys { is_write: true, .. })));
         batch.answer(nothing());
@@ -107,8 +107,8 @@ fn clients_wait_until_a_key_changes() {
         batch.answer(answer);
     }
     assert!(matches!(batch.job(), Some(Job::Keys { .. })));
-    let found = KeysReply::Members(vec!["x".into()]);
-    batch.answer(Answered::Units(vec![vec![Ok(KeysReply::Missing), Ok(found)]]));
+    let found = KeysReply::MembersOf("b".into(), vec!["x".into()]);
+    batch.answer(Answered::Keys(vec![Ok(found)]));
     assert!(batch.job().is_none());
     let mut out = BytesMut::new();
     door.finish(batch, &mut out);

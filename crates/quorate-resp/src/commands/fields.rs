@@ -7,7 +7,6 @@ use super::times::{self, Clock, MILLISECONDS, MILLISECONDS_AT, SECONDS, SECONDS_
 use crate::args::{Args, Planned};
 use crate::error::Refusal;
 use crate::frame::Frame;
-use crate::plan::{Until, all};
 use crate::replies;
 use crate::table::{ONE, Spec, read, write};
 
@@ -81,20 +80,9 @@ fn persist(args: &mut Args) -> Planned {
     args.plan(change(key, fields, None, ExpiryCondition::Always), replies::changes(-1))
 }
 
-/// Returns the plan that reads fields, and then does something else to them.
-fn get_and(args: &Args, key: Bytes, fields: Vec<Bytes>, then: Option<KeysCommand>) -> Planned {
-    let mut commands = vec![KeysCommand::Hash(HashCommand::Get { key, fields })];
-    commands.extend(then);
-    args.plan_all(commands, Until::Failure, |answers| match all(answers) {
-        Ok(answers) => answers.into_iter().next().map_or(Frame::Null, replies::values),
-        Err(error) => Frame::error(error),
-    })
-}
-
 fn get_delete(args: &mut Args) -> Planned {
     let (key, fields) = (args.next()?, fields(args, Refusal::FieldCount)?);
-    let remove = ElementCommand::Remove { of: Collection::Hash, key: key.clone(), fields: fields.clone() };
-    get_and(args, key, fields, Some(KeysCommand::Element(remove)))
+    args.plan(KeysCommand::Hash(HashCommand::Take { key, fields }), replies::values)
 }
 
 fn get_expire(args: &mut Args) -> Planned {
@@ -105,8 +93,11 @@ fn get_expire(args: &mut Args) -> Planned {
         Ok(expiry) => expiry,
         Err(refusal) => return args.refuse_after(key, Kind::Hash, Frame::error(&refusal), refusal),
     };
-    let then = expiry.map(|expiry| change(key.clone(), fields.clone(), time_of(expiry), ExpiryCondition::Always));
-    get_and(args, key, fields, then)
+    let command = match expiry {
+        Some(expiry) => HashCommand::GetExpire { key, fields, at: time_of(expiry) },
+        None => HashCommand::Get { key, fields },
+    };
+    args.plan(KeysCommand::Hash(command), replies::values)
 }
 
 fn set_expire(args: &mut Args) -> Planned {

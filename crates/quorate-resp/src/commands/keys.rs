@@ -1,7 +1,7 @@
 //! Commands on keys, whatever they hold.
 
 use bytes::Bytes;
-use quorate_keys::{Condition, KeyCommand, KeyInfo, KeysCommand, KeysReply, Kind, Space, StringCommand};
+use quorate_keys::{Condition, KeyCommand, KeyInfo, KeysCommand, KeysReply, Kind, Space};
 
 use super::times::{self, Clock, MILLISECONDS, MILLISECONDS_AT, SECONDS, SECONDS_AT};
 use crate::args::{Args, Planned};
@@ -9,7 +9,6 @@ use crate::error::Refusal;
 use crate::frame::Frame;
 use crate::limits::{CACHES_END, DATABASES};
 use crate::number::integer;
-use crate::plan::Until;
 use crate::replies;
 use crate::table::{ALL, ONE, SECOND, Spec, TWO, read, sub, write};
 
@@ -119,17 +118,10 @@ fn usage(args: &mut Args) -> Planned {
     if args.option("SAMPLES") {
         args.integer()?;
     }
-    // What a row takes; a string is counted, and what else belongs to a key is not looked through.
-    let row = 64 + key.len() as i64;
-    let commands = vec![
-        KeysCommand::Key(KeyCommand::Exists { keys: vec![key.clone()] }),
-        KeysCommand::String(StringCommand::Length { key }),
-    ];
-    args.plan_all(commands, Until::End, move |answers| match answers.as_slice() {
-        [Ok(KeysReply::Count(0)), ..] => Frame::Null,
-        [Ok(_), Ok(KeysReply::Count(bytes))] => Frame::Integer(row.saturating_add_unsigned(*bytes)),
-        [Ok(_), ..] => Frame::Integer(row),
-        _ => Frame::Null,
+    args.plan(KeysCommand::Key(KeyCommand::Measure { key }), |reply| match reply {
+        KeysReply::Size(size) => Frame::count(size.bytes),
+        KeysReply::Missing => Frame::Null,
+        other => replies::unexpected(&other),
     })
 }
 

@@ -8,7 +8,7 @@ use crate::args::{Args, Planned};
 use crate::error::Refusal;
 use crate::frame::Frame;
 use crate::number::integer;
-use crate::plan::{Answers, Plan, Until, last};
+use crate::plan::Plan;
 use crate::replies;
 use crate::table::{ONE, Places, Spec, TWO, read, write};
 
@@ -17,6 +17,7 @@ pub const COMMANDS: &[Spec] = &[
     read("llen", 2, ONE, "1.0.0", "Returns how many items there are.", |args| count(args, Kind::List)),
     read("lrange", 4, ONE, "1.0.0", "Returns the items of a range.", range),
     read("lindex", 3, ONE, "1.0.0", "Returns an item.", index),
+    read("lpos", -3, ONE, "6.0.6", "Returns where items are that equal a value.", find),
     write("lpush", -3, ONE, "1.0.0", "Adds items at the left end.", |args| push(args, End::Left, false)),
     write("rpush", -3, ONE, "1.0.0", "Adds items at the right end.", |args| push(args, End::Right, false)),
     write("lpushx", -3, ONE, "2.2.0", "Adds items at the left end of a list that exists.", |args| {
@@ -148,13 +149,11 @@ impl FirstPop {
 
     /// Returns the plan; `shape` makes the reply of the key and its items.
     pub fn plan(&self, space: Space, shape: fn(Bytes, Vec<Bytes>) -> Frame) -> Plan {
-        let (keys, end, count) = (self.keys.clone(), self.end, self.count);
-        let pop = |key: &Bytes| KeysCommand::List(ListCommand::Pop { key: key.clone(), count, end });
-        Plan::new(space, keys.iter().map(pop).collect(), Until::Found, move |answers| {
-            first_found(keys, answers, |key, reply| match reply {
-                KeysReply::Members(items) if !items.is_empty() => shape(key, items),
-                _ => Frame::NullArray,
-            })
+        let command = ListCommand::PopFirst { keys: self.keys.clone(), count: self.count, end: self.end };
+        Plan::one(space, KeysCommand::List(command), move |reply| match reply {
+            KeysReply::MembersOf(key, items) => shape(key, items),
+            KeysReply::Missing => Frame::NullArray,
+            other => replies::unexpected(&other),
         })
     }
 }
@@ -175,9 +174,47 @@ pub fn pop_count(args: &mut Args) -> Result<u64, Refusal> {
     count.ok_or(Refusal::Text("ERR count should be greater than 0"))
 }
 
-/// Returns what is made of the last answer of a unit that looks at keys until it finds something.
-pub fn first_found(keys: Vec<Bytes>, answers: Answers, finish: impl FnOnce(Bytes, KeysReply) -> Frame) -> Frame {
-    let key = answers.len().checked_sub(1).and_then(|place| keys.into_iter().nth(place));
-    let Some(key) = key else { return Frame::NullArray };
-    last(answers).map_or_else(Frame::error, |reply| finish(key, reply))
+/// Finds items: all of them if COUNT is 0, and one by itself without COUNT.
+fn find(args: &mut Args) -> Planned {
+    let (key, value) = (args.next()?, args.next()?);
+    let (mut rank, mut count, mut within) = (1, None, 0);
+    while !args.is_empty() {
+        if args.left() > 1 && args.option("RANK") {
+            rank = search_rank(args)?;
+        } else if args.left() > 1 && args.option("COUNT") {
+            count = Some(args.positive().map_err(|_| Refusal::Text("ERR COUNT can't be negative"))?);
+        } else if args.left() > 1 && args.option("MAXLEN") {
+            within = args.positive().map_err(|_| Refusal::Text("ERR MAXLEN can't be negative"))?;
+        } else {
+            return Err(Refusal::Syntax);
+        }
+    }
+    let all_if_0 = |number: u64| if number == 0 { u64::MAX } else { number };
+    let command = ListCommand::Find {
+        key,
+        value,
+        from: if rank < 0 { End::Right } else { End::Left },
+        skip: rank.unsigned_abs() - 1,
+        limit: count.map_or(1, all_if_0),
+        within: all_if_0(within),
+    };
+    args.plan(KeysCommand::List(command), move |reply| match reply {
+        KeysReply::Indexes(found) if count.is_some() => Frame::Array(found.into_iter().map(Frame::count).collect()),
+        KeysReply::Indexes(found) => found.first().map_or(Frame::Null, |index| Frame::count(*index)),
+        other => replies::unexpected(&other),
+    })
+}
+
+/// Reads which match is the first one: from the end, if negative.
+fn search_rank(args: &mut Args) -> Result<i64, Refusal> {
+    match args.integer()? {
+        i64::MIN => Err(Refusal::Text(
+            "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
+        )),
+        0 => Err(Refusal::Text(
+            "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... or use negative to \
+             start from the end of the list",
+        )),
+        rank => Ok(rank),
+    }
 }

@@ -9,7 +9,7 @@ use crate::args::{Args, Planned};
 use crate::error::Refusal;
 use crate::number::{double, integer};
 use crate::replies;
-use crate::table::{ONE, Spec, read, write};
+use crate::table::{ONE, Spec, TWO, read, write};
 
 /// The rows of commands on ranges.
 pub const COMMANDS: &[Spec] = &[
@@ -31,6 +31,7 @@ pub const COMMANDS: &[Spec] = &[
     }),
     read("zcount", 4, ONE, "2.0.0", "Returns how many members are between scores.", |args| count(args, By::Score)),
     read("zlexcount", 4, ONE, "2.8.9", "Returns how many members are between names.", |args| count(args, By::Member)),
+    write("zrangestore", -5, TWO, "6.2.0", "Stores the members of a range.", store),
     write("zremrangebyrank", 4, ONE, "2.0.0", "Removes the members between ranks.", |args| remove(args, By::Rank)),
     write("zremrangebyscore", 4, ONE, "1.2.0", "Removes the members between scores.", |args| remove(args, By::Score)),
     write("zremrangebylex", 4, ONE, "2.8.9", "Removes the members between names.", |args| remove(args, By::Member)),
@@ -98,12 +99,22 @@ fn member(word: &Bytes) -> Result<Edge, Refusal> {
     }
 }
 
+/// What members are asked for.
+struct Wanted {
+    key: Bytes,
+    range: Range,
+    reverse: bool,
+    offset: u64,
+    limit: u64,
+    with_scores: bool,
+}
+
 /// Reads a range. What bounds it, and the direction, are options of commands whose names do not say it.
-fn range(args: &mut Args, by: Option<By>, reverse: Option<bool>) -> Planned {
+fn wanted(args: &mut Args, by: Option<By>, reverse: Option<bool>, is_stored: bool) -> Result<Wanted, Refusal> {
     let (key, first, last) = (args.next()?, args.next()?, args.next()?);
     let (mut given, mut backwards, mut limit, mut with_scores) = (by, reverse, None, false);
     while !args.is_empty() {
-        if args.option("WITHSCORES") {
+        if !is_stored && args.option("WITHSCORES") {
             with_scores = true;
         } else if args.left() > 2 && args.option("LIMIT") {
             limit = Some((args.integer()?, args.integer()?));
@@ -130,8 +141,20 @@ fn range(args: &mut Args, by: Option<By>, reverse: Option<bool>) -> Planned {
         Some((offset, limit)) => (offset.unsigned_abs(), u64::try_from(limit).unwrap_or(u64::MAX)),
         None => (0, u64::MAX),
     };
+    Ok(Wanted { key, range, reverse, offset, limit, with_scores })
+}
+
+fn range(args: &mut Args, by: Option<By>, reverse: Option<bool>) -> Planned {
+    let Wanted { key, range, reverse, offset, limit, with_scores } = wanted(args, by, reverse, false)?;
     let command = SortedSetCommand::Range { key, range, reverse, offset, limit };
     args.plan(KeysCommand::SortedSet(command), replies::scored(with_scores))
+}
+
+fn store(args: &mut Args) -> Planned {
+    let to = args.next()?;
+    let Wanted { key, range, reverse, offset, limit, .. } = wanted(args, None, None, true)?;
+    let command = SortedSetCommand::StoreRange { key, to, range, reverse, offset, limit };
+    args.plan(KeysCommand::SortedSet(command), replies::count)
 }
 
 fn key_and_range(args: &mut Args, by: By) -> Result<(Bytes, Range), Refusal> {

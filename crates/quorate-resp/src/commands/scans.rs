@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use quorate_keys::{
-    Collection, ElementCommand, KeyCommand, KeyEntry, KeysCommand, KeysError, KeysReply, Kind, Order, Page, Range,
-    SortedSetCommand, Space, Span, limits,
+    Collection, ElementCommand, KeyCommand, KeyEntry, KeysCommand, KeysError, KeysReply, Kind, Order, Page,
+    SortedSetCommand, Space, SpaceCommand, Span, limits,
 };
 
 use super::keys::name_of;
@@ -14,10 +14,11 @@ use crate::cursors::Cursors;
 use crate::error::{Refusal, text};
 use crate::frame::Frame;
 use crate::glob::Glob;
+use crate::limits::DATABASES;
 use crate::number::double_text;
-use crate::plan::{Outcome, Plan};
+use crate::plan::{Outcome, Plan, all};
 use crate::replies;
-use crate::table::{NONE, ONE, Spec, read};
+use crate::table::{NONE, ONE, Spec, read, write};
 
 /// The rows of commands that go through all there is.
 pub const COMMANDS: &[Spec] = &[
@@ -29,6 +30,11 @@ pub const COMMANDS: &[Spec] = &[
         scan_elements(args, Collection::Set)
     }),
     read("zscan", -3, ONE, "2.8.0", "Returns members of a sorted set from a cursor on.", scan_members),
+    write("flushdb", -1, NONE, "1.0.0", "Removes all keys of the database.", |args| {
+        let space = args.moment.space;
+        flush(args, space..space + 1)
+    }),
+    write("flushall", -1, NONE, "1.0.0", "Removes all keys of all databases.", |args| flush(args, 0..DATABASES)),
     read("keys", 2, NONE, "1.0.0", "Returns all keys that match a pattern.", keys),
     read("dbsize", 1, NONE, "1.0.0", "Returns how many keys there are.", size),
     read("randomkey", 1, NONE, "1.0.0", "Returns a key at random; some are more likely than others.", random),
@@ -39,9 +45,6 @@ const ELEMENTS_PER_PAGE_MIN: u64 = 128;
 
 /// The elements of a page if the client does not say it.
 const COUNT: u64 = 10;
-
-/// The keys among which a random one is drawn.
-const RANDOM_KEYS: u64 = 128;
 
 /// Returns all elements of a collection.
 pub fn whole(args: &mut Args, of: Collection, finish: fn(Vec<(Bytes, Bytes)>) -> Frame) -> Planned {
@@ -173,25 +176,22 @@ fn scan_elements(args: &mut Args, of: Collection) -> Planned {
     })
 }
 
-/// Goes through a sorted set by ranks: the cursor is the next one.
 fn scan_members(args: &mut Args) -> Planned {
-    let (key, offset) = (args.next()?, cursor(&args.next()?)?);
+    let (key, from) = (args.next()?, cursor(&args.next()?)?);
     let options = match Options::read(args, false) {
         Ok(options) => options,
         Err(refusal) => return args.refuse_after(key, Kind::SortedSet, page_of(0, Vec::new()), refusal),
     };
-    let limit = options.count.clamp(ELEMENTS_PER_PAGE_MIN, limits::READ_ROWS_MAX);
-    let range = Range::Rank(i64::try_from(offset).unwrap_or(i64::MAX), -1);
-    let command = SortedSetCommand::Range { key, range, reverse: false, offset: 0, limit };
-    args.plan(KeysCommand::SortedSet(command), move |reply| {
-        let KeysReply::Scored(members) = reply else { return replies::unexpected(&reply) };
-        let next = if (members.len() as u64) < limit { 0 } else { offset + limit };
-        let wanted = members.into_iter().filter(|(member, _)| options.wants(member));
+    let (from, limit) = (position(args, from)?, options.count.max(ELEMENTS_PER_PAGE_MIN));
+    let cursors = Arc::clone(&args.moment.cursors);
+    args.plan(KeysCommand::SortedSet(SortedSetCommand::Scan { key, from, limit }), move |reply| {
+        let KeysReply::ScoredPage(page) = reply else { return replies::unexpected(&reply) };
+        let wanted = page.rows.into_iter().filter(|(member, _)| options.wants(member));
         let without_values = options.without_values;
         let rows = wanted.flat_map(|(member, score)| {
             [Some(Frame::Bulk(member)), (!without_values).then(|| Frame::bulk(double_text(score)))]
         });
-        page_of(next, rows.flatten().collect())
+        page_of(next_cursor(&cursors, page.next), rows.flatten().collect())
     })
 }
 
@@ -225,30 +225,19 @@ fn keys(args: &mut Args) -> Planned {
 }
 
 fn size(args: &mut Args) -> Planned {
-    let add = |count: &mut u64, rows: Vec<KeyEntry>| {
-        *count += rows.len() as u64;
-        None
-    };
-    Ok(all_keys(args.moment.space, Span::ALL, 0, add, Frame::count))
+    args.plan(KeysCommand::Key(KeyCommand::CountAll), replies::count)
 }
 
-/// Draws among the keys that follow a random name; if there are none, among the first ones.
 fn random(args: &mut Args) -> Planned {
-    let (space, seed) = (args.moment.space, args.moment.seed);
-    let pick = move |rows: Vec<KeyEntry>| {
-        let place = seed.checked_rem(rows.len() as u64).unwrap_or(0) as usize;
-        rows.into_iter().nth(place).map(|entry| entry.key)
-    };
-    let from = Bytes::copy_from_slice(seed.to_be_bytes().get(..2).unwrap_or_default());
-    let plan = args.plan(scan_keys(Span { from, to: None }, RANDOM_KEYS, None), move |reply| match reply {
-        KeysReply::Keys(page) if page.rows.is_empty() => {
-            Outcome::More(Plan::one(space, scan_keys(Span::ALL, RANDOM_KEYS, None), move |reply| match reply {
-                KeysReply::Keys(page) => Frame::bulk_or_null(pick(page.rows)),
-                other => replies::unexpected(&other),
-            }))
-        }
-        KeysReply::Keys(page) => Frame::bulk_or_null(pick(page.rows)).into(),
-        other => replies::unexpected(&other).into(),
-    });
-    plan.map(Plan::continues)
+    args.plan(KeysCommand::Key(KeyCommand::Draw { seed: args.moment.seed }), replies::value)
+}
+
+/// Removes all keys of these spaces. ASYNC and SYNC are the same: the rows are left to the sweep.
+fn flush(args: &mut Args, spaces: std::ops::Range<Space>) -> Planned {
+    if !args.is_empty() {
+        args.choice(&[("ASYNC", ()), ("SYNC", ())]).ok_or(Refusal::Syntax)?;
+    }
+    args.end()?;
+    let flush = |space| SpaceCommand { space, command: KeysCommand::Key(KeyCommand::Flush) };
+    Ok(Plan::new(spaces.map(flush).collect(), |answers| all(answers).map_or_else(Frame::error, |_| Frame::OK)))
 }

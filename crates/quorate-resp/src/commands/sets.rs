@@ -98,20 +98,26 @@ fn store(args: &mut Args, operation: SetOperation) -> Planned {
     args.plan(KeysCommand::Set(SetCommand::Combine { operation, keys, store }), replies::count)
 }
 
+/// Reads how many members are counted at most, to the end of the arguments.
+pub fn limit(args: &mut Args) -> Result<u64, Refusal> {
+    let mut limit = 0;
+    while args.left() > 1 && args.option("LIMIT") {
+        let number = integer(&args.next()?).and_then(|number| u64::try_from(number).ok());
+        limit = number.ok_or(Refusal::Text("ERR LIMIT can't be negative"))?;
+    }
+    args.end()?;
+    Ok(if limit == 0 { u64::MAX } else { limit })
+}
+
 fn shared(args: &mut Args) -> Planned {
     let count = integer(&args.next()?).filter(|count| *count > 0);
     let count = count.ok_or(Refusal::Text("ERR numkeys should be greater than 0"))?;
     let count = usize::try_from(count).ok().filter(|count| *count <= args.left());
     let keys = args.take(count.ok_or(Refusal::Text("ERR Number of keys can't be greater than number of args"))?)?;
-    let mut limit = 0;
-    while args.option("LIMIT") {
-        let number = integer(&args.next()?).and_then(|number| u64::try_from(number).ok());
-        limit = number.ok_or(Refusal::Text("ERR LIMIT can't be negative"))?;
-    }
+    let limit = limit(args)?;
     let command = SetCommand::Combine { operation: SetOperation::Intersection, keys, store: None };
     args.plan(KeysCommand::Set(command), move |reply| match reply {
-        KeysReply::Members(members) if limit > 0 => Frame::count(limit.min(members.len() as u64)),
-        KeysReply::Members(members) => Frame::count(members.len() as u64),
+        KeysReply::Members(members) => Frame::count(limit.min(members.len() as u64)),
         other => replies::unexpected(&other),
     })
 }

@@ -4,12 +4,12 @@ use bytes::Bytes;
 use quorate_keys::{AddOptions, Compare, KeysCommand, KeysReply, Kind, SortedSetCommand, Space, Which};
 
 use super::hashes::{count, draws, draws_with};
-use super::lists::{counted_keys, first_found, pop_count};
+use super::lists::{counted_keys, pop_count};
 use crate::args::{Args, Planned};
 use crate::error::Refusal;
 use crate::frame::Frame;
 use crate::number::double;
-use crate::plan::{Outcome, Plan, Until};
+use crate::plan::Plan;
 use crate::replies;
 use crate::table::{ONE, Places, Spec, read, write};
 
@@ -171,76 +171,26 @@ impl FirstPop {
 
     /// Returns the plan; `shape` makes the reply of the key and its members.
     pub fn plan(&self, space: Space, shape: fn(Bytes, Vec<(Bytes, f64)>) -> Frame) -> Plan {
-        let (keys, reverse, count) = (self.keys.clone(), self.reverse, self.count);
-        let pop = |key: &Bytes| KeysCommand::SortedSet(SortedSetCommand::Pop { key: key.clone(), count, reverse });
-        Plan::new(space, keys.iter().map(pop).collect(), Until::Found, move |answers| {
-            first_found(keys, answers, |key, reply| match reply {
-                KeysReply::Scored(members) if !members.is_empty() => shape(key, members),
-                _ => Frame::NullArray,
-            })
+        let (keys, count, reverse) = (self.keys.clone(), self.count, self.reverse);
+        let command = SortedSetCommand::PopFirst { keys, count, reverse };
+        Plan::one(space, KeysCommand::SortedSet(command), move |reply| match reply {
+            KeysReply::ScoredOf(key, members) => shape(key, members),
+            KeysReply::Missing => Frame::NullArray,
+            other => replies::unexpected(&other),
         })
     }
 }
 
-/// Draws ranks, once it is known how many members there are.
 fn random(args: &mut Args) -> Planned {
     let key = args.next()?;
     let is_one = args.is_empty();
-    let (count, repeats) = if is_one { (1, true) } else { draws(args)? };
+    let (count, repeats) = if is_one { (1, false) } else { draws(args)? };
     let with_scores = !is_one && draws_with(args, "WITHSCORES", count)?;
-    let (space, mut seed) = (args.moment.space, args.moment.seed);
-    let size = quorate_keys::KeyCommand::Count { key: key.clone(), kind: Kind::SortedSet };
-    let plan = args.plan(KeysCommand::Key(size), move |reply| {
-        let KeysReply::Count(size) = reply else { return Outcome::from(replies::unexpected(&reply)) };
-        if size == 0 {
-            return if is_one { Frame::Null } else { Frame::Array(Vec::new()) }.into();
+    let command = SortedSetCommand::Draw { key, count, repeats, seed: args.moment.seed };
+    args.plan(KeysCommand::SortedSet(command), move |reply| match reply {
+        KeysReply::Scored(members) if is_one => {
+            Frame::bulk_or_null(members.into_iter().next().map(|(member, _)| member))
         }
-        if count.min(size) > DRAWS_MAX || (repeats && count > DRAWS_MAX) {
-            return Frame::error("ERR the command draws more than 1000 members; draw fewer").into();
-        }
-        let ranks = ranks(size, count, repeats, &mut seed);
-        let at = |rank: &u64| {
-            let range = quorate_keys::Range::Rank(*rank as i64, *rank as i64);
-            let key = key.clone();
-            KeysCommand::SortedSet(SortedSetCommand::Range { key, range, reverse: false, offset: 0, limit: 1 })
-        };
-        let plan = Plan::new(space, ranks.iter().map(at).collect(), Until::Failure, move |answers| {
-            let mut members = Vec::new();
-            for answer in answers {
-                match answer {
-                    Ok(KeysReply::Scored(scored)) => members.extend(scored),
-                    Ok(other) => return replies::unexpected(&other),
-                    Err(error) => return Frame::error(error),
-                }
-            }
-            if is_one {
-                return Frame::bulk_or_null(members.into_iter().next().map(|(member, _)| member));
-            }
-            replies::scored(with_scores)(KeysReply::Scored(members))
-        });
-        Outcome::More(plan)
-    });
-    plan.map(Plan::continues)
-}
-
-/// The most members that ZRANDMEMBER draws. Each costs a rank.
-const DRAWS_MAX: u64 = 1_000;
-
-/// Draws ranks below a size.
-fn ranks(size: u64, count: u64, repeats: bool, seed: &mut u64) -> Vec<u64> {
-    let mut below = |bound: u64| {
-        *seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-        ((u128::from(*seed) * u128::from(bound)) >> 64) as u64
-    };
-    if repeats {
-        return (0..count).map(|_| below(size)).collect();
-    }
-    // Floyd's way to draw so many different ones.
-    let count = count.min(size);
-    let mut drawn = std::collections::BTreeSet::new();
-    for last in size - count..size {
-        let rank = below(last + 1);
-        drawn.insert(if drawn.contains(&rank) { last } else { rank });
-    }
-    drawn.into_iter().collect()
+        reply => replies::scored(with_scores)(reply),
+    })
 }

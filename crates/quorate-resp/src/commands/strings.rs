@@ -1,17 +1,16 @@
 //! Commands on strings.
 
 use bytes::Bytes;
-use quorate_keys::{Condition, Expiry, KeyCommand, KeysCommand, KeysError, KeysReply, StringCommand};
+use quorate_keys::{Condition, Expiry, KeysCommand, KeysError, KeysReply, StringCommand};
 
 use super::times::{Clock, MILLISECONDS, SECONDS, When, time_of};
 use crate::args::{Args, Planned};
 use crate::error::Refusal;
 use crate::frame::Frame;
-use crate::plan::{Until, all};
 use crate::replies;
 use crate::table::{ALL, ONE, PAIRS, Spec, read, write};
 
-/// The rows of commands on strings. Those on bits come from the commands of the store of that name.
+/// The rows of commands on strings.
 pub const COMMANDS: &[Spec] = &[
     read("get", 2, ONE, "1.0.0", "Returns a string.", get),
     read("mget", -2, ALL, "1.0.0", "Returns strings.", mget),
@@ -27,8 +26,10 @@ pub const COMMANDS: &[Spec] = &[
     write("getset", 3, ONE, "1.0.0", "Sets a key to a string, and returns the one before.", get_set),
     write("getdel", 2, ONE, "6.2.0", "Returns a string, and removes it.", get_delete),
     write("getex", -2, ONE, "6.2.0", "Returns a string, and sets its expiry.", get_expire),
-    write("mset", -3, PAIRS, "1.0.1", "Sets keys to strings.", mset),
-    write("msetnx", -3, PAIRS, "1.0.1", "Sets keys to strings, if all are missing.", mset_missing),
+    write("mset", -3, PAIRS, "1.0.1", "Sets keys to strings.", |args| set_all(args, Condition::Always, replies::ok)),
+    write("msetnx", -3, PAIRS, "1.0.1", "Sets keys to strings, if all are missing.", |args| {
+        set_all(args, Condition::Missing, replies::count)
+    }),
     write("append", 3, ONE, "2.0.0", "Adds bytes at the end of a string.", append),
     write("setrange", 4, ONE, "2.2.0", "Replaces a part of a string.", set_range),
     write("incr", 2, ONE, "1.0.0", "Adds 1 to an integer.", |args| add(args, 1)),
@@ -46,7 +47,7 @@ fn get(args: &mut Args) -> Planned {
 fn mget(args: &mut Args) -> Planned {
     let get = |key| KeysCommand::String(StringCommand::Get { key });
     let commands = args.rest().into_iter().map(get).collect();
-    args.plan_all(commands, Until::End, |answers| {
+    args.plan_all(commands, |answers| {
         let values = answers.into_iter().map(|answer| match answer {
             Err(KeysError::WrongType) => Ok(Frame::Null),
             answer => answer.map(replies::value),
@@ -119,35 +120,18 @@ fn get_delete(args: &mut Args) -> Planned {
 
 fn get_expire(args: &mut Args) -> Planned {
     let key = args.next()?;
-    let mut commands = vec![KeysCommand::String(StringCommand::Get { key: key.clone() })];
     let when = if args.option("PERSIST") { Some(When::Never) } else { When::read(args)? };
     args.end()?;
-    let expiry = when.map(|when| when.expiry(args, Clock::later)).transpose()?;
-    commands.extend(expiry.map(|expiry| {
-        KeysCommand::Key(KeyCommand::Expire { key, at: time_of(expiry), condition: Default::default() })
-    }));
-    args.plan_all(commands, Until::Failure, |answers| match all(answers) {
-        Ok(replies) => replies.into_iter().next().map_or(Frame::Null, replies::value),
-        Err(error) => Frame::error(error),
-    })
+    let command = match when {
+        Some(when) => StringCommand::GetExpire { key, at: time_of(when.expiry(args, Clock::later)?) },
+        None => StringCommand::Get { key },
+    };
+    args.plan(KeysCommand::String(command), replies::value)
 }
 
-fn mset(args: &mut Args) -> Planned {
-    let set = |(key, value)| set_to(key, value, Condition::Always, Expiry::Never, false);
-    let commands = args.pairs()?.into_iter().map(set).collect();
-    args.plan_all(commands, Until::Failure, |answers| all(answers).map_or_else(Frame::error, |_| Frame::OK))
-}
-
-fn mset_missing(args: &mut Args) -> Planned {
-    let pairs = args.pairs()?;
-    let missing = |(key, _): &(Bytes, _)| KeysCommand::Key(KeyCommand::Expect { key: key.clone(), version: None });
-    let mut commands: Vec<_> = pairs.iter().map(missing).collect();
-    commands.extend(pairs.into_iter().map(|(key, value)| set_to(key, value, Condition::Always, Expiry::Never, false)));
-    args.plan_all(commands, Until::Failure, |answers| match all(answers) {
-        Ok(_) => Frame::Integer(1),
-        Err(KeysError::Conflict) => Frame::Integer(0),
-        Err(error) => Frame::error(error),
-    })
+fn set_all(args: &mut Args, condition: Condition, finish: fn(KeysReply) -> Frame) -> Planned {
+    let command = StringCommand::SetAll { strings: args.pairs()?, condition, expiry: Expiry::Never };
+    args.plan(KeysCommand::String(command), finish)
 }
 
 fn append(args: &mut Args) -> Planned {

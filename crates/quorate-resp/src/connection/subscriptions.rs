@@ -22,7 +22,7 @@ pub const PUBSUB_COMMANDS: &[Spec] = &[
     local("punsubscribe", -1, "2.0.0", "Ends listening to patterns; to all, if none are named.", |call| {
         end(call, true)
     }),
-    local("publish", 3, "2.0.0", "Publishes an event.", publish),
+    local("publish", 3, "2.0.0", "Publishes an event.", publish).alone(),
 ];
 
 type Ran = Result<Step, Refusal>;

@@ -5,14 +5,14 @@
 //! not allowed, makes EXEC fail as a whole.
 
 use bytes::Bytes;
-use quorate_keys::{KeyCommand, KeysCommand, KeysReply};
+use quorate_keys::{KeyCommand, KeysCommand, KeysReply, SpaceCommand};
 
 use super::{Call, Connection};
 use crate::batch::{Part, Step};
 use crate::error::Refusal;
 use crate::frame::Frame;
 use crate::limits::{TRANSACTION_BYTES_MAX, TRANSACTION_COMMANDS_MAX, WATCHED_KEYS_MAX};
-use crate::plan::{Outcome, Plan, Premise, Until, all};
+use crate::plan::{Outcome, Plan, Premise, all};
 use crate::replies;
 use crate::table::{Spec, local, row};
 
@@ -115,8 +115,8 @@ fn watch(call: &mut Call) -> Ran {
         return Err(Refusal::Text("ERR a transaction can't depend on more than 1000 keys"));
     }
     let describe = |key: &Bytes| KeysCommand::Key(KeyCommand::Describe { key: key.clone() });
-    let commands = keys.iter().map(describe).collect();
-    Ok(Step::Plan(Plan::new(space, commands, Until::Failure, move |answers| {
+    let commands = keys.iter().map(|key| SpaceCommand { space, command: describe(key) }).collect();
+    Ok(Step::Plan(Plan::new(commands, move |answers| {
         let answers = match all(answers) {
             Ok(answers) => answers,
             Err(error) => return Outcome::Reply(Frame::error(error)),

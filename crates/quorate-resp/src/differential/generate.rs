@@ -4,8 +4,8 @@ use bytes::Bytes;
 
 /// Requests by their words. `a|b` is one of these words, `?w` may be left out, `w+` is there up to three times, and
 /// `a,b` are two words that belong together. Letters stand for words: K a key, V a value, M a field or member, I an
-/// integer, N a small one, F a number, D a short decimal, S and L bounds by score and by name, T a duration, A a time,
-/// and G a pattern.
+/// integer, N a small one, F a number, D a short decimal, B the place of a bit, S and L bounds by score and by name,
+/// T a duration, A a time, and G a pattern.
 const TEMPLATES: &[(char, &str)] = &[
     ('s', "get K"),
     ('s', "mget K+"),
@@ -35,6 +35,24 @@ const TEMPLATES: &[(char, &str)] = &[
     ('f', "hset K M D"),
     ('f', "hincrbyfloat K M D"),
     ('f', "del K"),
+    ('s', "getbit K B"),
+    ('s', "setbit K B 0|1"),
+    ('s', "bitcount K"),
+    ('s', "bitcount K I I ?BYTE|BIT"),
+    ('s', "bitpos K 0|1 ?I"),
+    ('s', "bitpos K 0|1 I I ?BYTE|BIT"),
+    ('s', "bitop AND|OR|XOR K K+"),
+    ('s', "bitop NOT K K"),
+    ('s', "bitfield K ?OVERFLOW,WRAP|SAT|FAIL SET|INCRBY u8|i5|u63|i64|u1 B|#1 I GET u4|i8 B"),
+    ('s', "bitfield_ro K GET u4|i8|u64 B|#2"),
+    ('l', "lpos K V ?RANK,N ?COUNT,N ?MAXLEN,N"),
+    ('z', "zunion|zinter 2 K K ?WEIGHTS,F,F ?AGGREGATE,SUM|MIN|MAX ?WITHSCORES"),
+    ('z', "zdiff N K+ ?WITHSCORES"),
+    ('z', "zunionstore|zinterstore K N K+ ?AGGREGATE,SUM|MIN|MAX"),
+    ('z', "zdiffstore K 2 K K"),
+    ('z', "zintercard N K+ ?LIMIT,N"),
+    ('z', "zrangestore K K I I ?REV"),
+    ('z', "zrangestore K K S S BYSCORE ?REV ?LIMIT,N,N"),
     ('h', "hget|hexists|hstrlen K M"),
     ('h', "hmget K M+"),
     ('h', "hgetall|hkeys|hvals|hlen K"),
@@ -127,6 +145,7 @@ const TEMPLATES: &[(char, &str)] = &[
     ('*', "object refcount K"),
     ('*', "select 0|0|0|1|16|-1|x"),
     ('*', "multi"),
+    ('*', "flushdb|flushall ?ASYNC|SYNC"),
     ('*', "exec"),
     ('*', "exec"),
     ('*', "discard"),
@@ -144,6 +163,7 @@ const VALUES: &[&str] =
     &["", "0", "1", "-7", "9223372036854775807", "9223372036854775808", "01", "1.5", "0.125", "abc", "\0\r\n", "10"];
 /// Redis adds others with the rounding of its processor's longest type.
 const DECIMALS: &[&str] = &["0", "1", "-1.5", "0.125", "2.5e1", "3.1", "-0.1", "abc", "17"];
+const OFFSETS: &[&str] = &["0", "3", "7", "11", "20", "100", "-1", "x", "4294967296"];
 const MEMBERS: &[&str] = &["", "f", "g", "fa", "h", "a", "b", "1", "2"];
 const INTEGERS: &[&str] = &[
     "0",
@@ -252,6 +272,7 @@ impl Generator {
             "K" => return self.key(kind),
             "V" => VALUES,
             "D" => DECIMALS,
+            "B" => OFFSETS,
             "M" => MEMBERS,
             "I" => INTEGERS,
             "N" => SMALL,

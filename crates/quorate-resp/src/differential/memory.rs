@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use quorate_keys::{Context, Keys, KeysError, KeysReply, Memory, Tables, Version};
+use quorate_keys::{Context, KeyCommand, Keys, KeysCommand, KeysError, KeysReply, Memory, SpaceCommand, Version};
 
 use super::Value;
 use crate::args::Moment;
@@ -13,7 +13,7 @@ use crate::cursors::Cursors;
 use crate::door::Door;
 use crate::frame::{Frame, Protocol};
 use crate::host::{Host, Role};
-use crate::plan::{Answers, Premise, Unit};
+use crate::plan::Premise;
 
 /// The steps that a command may take.
 const BUDGET: u64 = 1 << 40;
@@ -114,13 +114,14 @@ impl MemoryDoor {
 
     fn run(&mut self, job: Job, now: u64) -> Answered {
         match job {
-            Job::Keys { premises, units, .. } => {
+            Job::Keys { premises, commands, .. } => {
                 self.index += 1;
                 if !premises.iter().all(|premise| self.holds(premise, now)) {
                     return Answered::Conflict;
                 }
                 let numbers = 0_u16..;
-                Answered::Units(units.iter().zip(numbers).map(|(unit, number)| self.unit(unit, now, number)).collect())
+                let run = |(command, number)| self.command(command, now, number);
+                Answered::Keys(commands.iter().zip(numbers).map(run).collect())
             }
             Job::Login { .. } => Answered::Login(None),
             // Nobody else changes keys meanwhile.
@@ -131,34 +132,12 @@ impl MemoryDoor {
 
     fn holds(&mut self, premise: &Premise, now: u64) -> bool {
         let (key, version) = (premise.key.clone(), premise.version);
-        let command = quorate_keys::KeysCommand::Key(quorate_keys::KeyCommand::Expect { key, version });
-        self.command(premise.space, &command, now, 0).is_ok()
+        let command = KeysCommand::Key(KeyCommand::Expect { key, version });
+        self.command(&SpaceCommand { space: premise.space, command }, now, 0).is_ok()
     }
 
-    fn unit(&mut self, unit: &Unit, now: u64, number: u16) -> Answers {
-        let mut answers = Answers::new();
-        for command in &unit.commands {
-            let answer = self.command(unit.space, command, now, number);
-            let is_met = unit.until.is_met(&answer);
-            answers.push(answer);
-            if is_met {
-                break;
-            }
-        }
-        answers
-    }
-
-    fn command(
-        &mut self,
-        space: quorate_keys::Space,
-        command: &quorate_keys::KeysCommand,
-        now: u64,
-        number: u16,
-    ) -> Result<KeysReply, <Memory as Tables>::Error>
-    where
-        Memory: Tables<Error = KeysError>,
-    {
+    fn command(&mut self, command: &SpaceCommand, now: u64, number: u16) -> Result<KeysReply, KeysError> {
         let mut context = Context::new(now, Version::new(self.index, number), BUDGET);
-        Keys::new(&mut self.tables, &mut context, space).run(command)
+        Keys::new(&mut self.tables, &mut context, command.space).run(&command.command)
     }
 }
