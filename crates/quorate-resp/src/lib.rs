@@ -10,7 +10,7 @@
 //!
 //! # Invariants
 //!
-//! - Nothing here does I/O, reads a clock or draws at random.
+//! - Nothing here but [`serve`](serve()) does I/O. Nothing reads a clock or draws at random.
 //! - Each request has its reply, in the order of the requests; each command sees what those before it wrote.
 //! - No input causes a panic. What is held for a client is limited by named constants.
 
@@ -33,6 +33,7 @@ mod number;
 mod plan;
 mod replies;
 mod request;
+mod serve;
 mod table;
 
 pub use args::Moment;
@@ -44,3 +45,4 @@ pub use frame::{Frame, Protocol};
 pub use host::{Host, Role};
 pub use plan::{Answers, Premise, Wait};
 pub use request::{ProtocolError, Reader};
+pub use serve::{Store, serve};

@@ -1,5 +1,7 @@
 //! The limits of the door.
 
+use std::time::Duration;
+
 use quorate_keys::Space;
 
 /// The most arguments of a command, its name among them.
@@ -43,3 +45,12 @@ pub const SUBSCRIPTIONS_MAX: usize = 10_000;
 
 /// The most bytes of what a client says of itself: a name, or a version.
 pub const LABEL_BYTES_MAX: usize = 256;
+
+/// The bytes that are read from a client at once.
+pub const READ_BYTES: usize = 16 << 10;
+
+/// The most bytes that are read from a client that waits.
+pub const PIPELINE_BYTES_MAX: usize = 1 << 20;
+
+/// The time within which a client must read something of its replies.
+pub const WRITE_STALL_MAX: Duration = Duration::from_secs(10);

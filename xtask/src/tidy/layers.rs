@@ -23,7 +23,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("quorate", LIBRARY_FLOORS),
     ("quorate-backup", &["quorate-env", "quorate-archive", "quorate"]),
     ("quorate-http", ABOVE_LIBRARY),
-    ("quorate-resp", &["quorate-keys"]),
+    ("quorate-resp", &["quorate-env", "quorate-keys"]),
     ("quorate-server", SERVER),
     ("quorate-import", &["quorate-env", "quorate"]),
     ("quorate-shell", &["quorate-env", "quorate", "quorate-import"]),
