@@ -201,15 +201,16 @@ impl Follower {
         Ok(())
     }
 
-    /// Copies the frames of the `-wal` into the main file, so that the next commit begins the `-wal` anew. Returns
-    /// whether all are copied: not if others read older states, write for long, or make a checkpoint themselves.
-    ///
-    /// Most of the work is done beside the application's writes. Then they have to wait while the rest is copied.
-    pub fn checkpoint(&mut self) -> Result<bool, ReplicateError> {
+    /// Copies frames of the `-wal` into the main file, beside the application's writes. Returns whether that was possible:
+    /// not if others make a checkpoint.
+    pub fn copy(&mut self) -> Result<bool, ReplicateError> {
         self.advance(Hold::Read)?;
-        if lock(&self.inner.connections).checkpoint()? == Checkpointed::Busy {
-            return Ok(false);
-        }
+        Ok(lock(&self.inner.connections).checkpoint()? != Checkpointed::Busy)
+    }
+
+    /// Copies the rest while the application's writes have to wait, so that the next commit begins the `-wal` anew.
+    /// Returns whether all frames are copied: not if others read older states, or write at this moment.
+    pub fn copy_rest(&mut self) -> Result<bool, ReplicateError> {
         if !self.advance(Hold::Write)? {
             return Ok(false);
         }

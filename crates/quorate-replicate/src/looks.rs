@@ -15,13 +15,19 @@ use crate::follower::Follower;
 use crate::following::Following;
 use crate::replicate::{Options, Status};
 
-/// How long to wait after a checkpoint that has not led to a restart of the `-wal`.
-const CHECKPOINT_RETRY: Duration = Duration::from_secs(5);
+/// How long to wait after a checkpoint that has not led to a restart of the `-wal`: twice as long each time.
+const CHECKPOINT_RETRY_MIN: Duration = Duration::from_millis(200);
+const CHECKPOINT_RETRY_MAX: Duration = Duration::from_secs(5);
 
 /// How long a checkpoint is tried again at a look, and the pause in between. A long transaction of the application must
 /// not keep the looks at other databases waiting.
 const CHECKPOINT_TRIES_MAX: Duration = Duration::from_millis(200);
 const CHECKPOINT_PAUSE: Duration = Duration::from_millis(5);
+
+/// How often, and with which pause, the application's next moment without a write is waited for. A program that commits
+/// without a pause leaves few of them.
+const REST_TRIES_MAX: u32 = 20;
+const REST_PAUSE: Duration = Duration::from_millis(1);
 
 /// The shortest pause between two looks at a `-wal` that grows fast.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
@@ -100,6 +106,8 @@ pub struct Looks {
     changed_at: Instant,
     /// When a checkpoint was made last, and how many frames there were.
     checkpointed: Option<(Instant, u32)>,
+    /// How long the next one waits if that one has not led to a restart.
+    retry: Duration,
     interval: Duration,
     /// When the frames were counted last, and how many of them the next ones come after.
     counted: Option<(Instant, u32)>,
@@ -116,6 +124,7 @@ impl Looks {
             checkpoint_idle,
             changed_at: Instant::now(),
             checkpointed: None,
+            retry: CHECKPOINT_RETRY_MIN,
             interval,
             counted: None,
             pause: interval,
@@ -163,17 +172,11 @@ impl Looks {
         let is_due = frames >= self.checkpoint_frames || (is_idle && left > 0);
         // Without a restart since the last one, there is either nothing to do or somebody in the way.
         self.checkpointed = self.checkpointed.filter(|(_, then)| frames >= *then);
-        let is_early = |at: Instant| now.saturating_duration_since(at) < CHECKPOINT_RETRY;
+        let is_early = |at: Instant| now.saturating_duration_since(at) < self.retry;
         let is_done = self.checkpointed.is_some_and(|(at, _)| left == 0 || is_early(at));
         if is_due && !is_done {
-            // A busy application is in the way at most moments, and not for long: each of its commits makes a
-            // checkpoint when the `-wal` is long. A `-wal` that is not begun anew grows, and then every commit is
-            // slower.
-            let mut is_made = self.following.with(Follower::checkpoint).await?;
-            while !is_made && now.elapsed() < CHECKPOINT_TRIES_MAX {
-                sleep(CHECKPOINT_PAUSE).await;
-                is_made = self.following.with(Follower::checkpoint).await?;
-            }
+            let is_made = self.try_checkpoint(now).await?;
+            self.retry = if is_made { CHECKPOINT_RETRY_MIN } else { CHECKPOINT_RETRY_MAX.min(2 * self.retry) };
             self.checkpointed = Some((now, frames));
             if is_made {
                 // The next commit begins the `-wal` anew.
@@ -183,6 +186,28 @@ impl Looks {
             self.following.with(Follower::let_restart).await?;
         }
         Ok(())
+    }
+
+    /// Makes a checkpoint, and returns whether all frames are copied.
+    ///
+    /// A busy application is in the way at most moments, and not for long: each of its commits makes a checkpoint when
+    /// the `-wal` is long. A `-wal` that is not begun anew grows, and then every commit is slower: it also makes the file
+    /// longer.
+    async fn try_checkpoint(&mut self, begun: Instant) -> Result<bool, ReplicateError> {
+        loop {
+            if self.following.with(Follower::copy).await? {
+                for _ in 0..REST_TRIES_MAX {
+                    if self.following.with(Follower::copy_rest).await? {
+                        return Ok(true);
+                    }
+                    sleep(REST_PAUSE).await;
+                }
+            }
+            if begun.elapsed() >= CHECKPOINT_TRIES_MAX {
+                return Ok(false);
+            }
+            sleep(CHECKPOINT_PAUSE).await;
+        }
     }
 }
 
