@@ -1,5 +1,5 @@
-//! Where side-cars put their archives: a directory on the measured disk, or a bucket of an S3 server that does not check
-//! signatures, such as `moto_server`.
+//! Where side-cars put their archives: a directory on the measured disk, or a bucket of an S3 server that does not
+//! check signatures, such as `moto_server`.
 //!
 //! All side-cars write LTX files (`*.ltx`), so their objects are counted in the same way.
 

@@ -88,7 +88,7 @@ fn sum_of(count: usize) -> String {
 }
 
 const SUM: &str = "SELECT count(*) || ',' || count(DISTINCT id) || ',' || sum(id) FROM t";
-const LEFTOVERS: &str = "SELECT count(*) FROM sqlite_schema WHERE name LIKE 'quorate_%'";
+const LEFTOVERS: &str = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name LIKE 'quorate_%'";
 
 #[test]
 fn a_created_table_keeps_all_values() {

@@ -201,8 +201,8 @@ impl Follower {
         Ok(())
     }
 
-    /// Copies frames of the `-wal` into the main file, beside the application's writes. Returns whether that was possible:
-    /// not if others make a checkpoint.
+    /// Copies frames of the `-wal` into the main file, beside the application's writes. Returns whether that was
+    /// possible: not if others make a checkpoint.
     pub fn copy(&mut self) -> Result<bool, ReplicateError> {
         self.advance(Hold::Read)?;
         Ok(lock(&self.inner.connections).checkpoint()? != Checkpointed::Busy)

@@ -191,8 +191,8 @@ impl Looks {
     /// Makes a checkpoint, and returns whether all frames are copied.
     ///
     /// A busy application is in the way at most moments, and not for long: each of its commits makes a checkpoint when
-    /// the `-wal` is long. A `-wal` that is not begun anew grows, and then every commit is slower: it also makes the file
-    /// longer.
+    /// the `-wal` is long. A `-wal` that is not begun anew grows, and then every commit is slower: it also makes the
+    /// file longer.
     async fn try_checkpoint(&mut self, begun: Instant) -> Result<bool, ReplicateError> {
         loop {
             if self.following.with(Follower::copy).await? {
