@@ -189,4 +189,5 @@ impl Generator {
 
 /// Selects the schema without what the store adds, which plain SQLite does not have.
 pub const SCHEMA: &str = "SELECT type, name, tbl_name, sql FROM sqlite_schema
-    WHERE tbl_name NOT LIKE '!_quorate!_%' ESCAPE '!' ORDER BY type, name";
+    WHERE tbl_name NOT LIKE '!_quorate!_%' ESCAPE '!' AND tbl_name NOT LIKE 'quorate!_%' ESCAPE '!'
+    ORDER BY type, name";
