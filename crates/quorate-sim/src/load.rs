@@ -15,6 +15,7 @@ use quorate::{
     types::ValueRef,
 };
 use quorate_env::{Env, JoinHandle, Rng, sleep};
+use quorate_model::keys::KEYS_LEVEL;
 
 use crate::cluster::Cluster;
 use crate::coverage::{ABORTED, CONFLICT, OVERLOADED, ROLLED_BACK};
@@ -281,7 +282,8 @@ impl Writer {
             13..15 => Kind::Move,
             15..18 => Kind::Transact,
             18 => Kind::Interact,
-            19..21 => Kind::Keys,
+            19..21 if self.understands_keys() => Kind::Keys,
+            19..21 => Kind::Insert,
             _ => Kind::Broken,
         };
         let key = self.next_key();
@@ -304,6 +306,11 @@ impl Writer {
                 _ => {}
             }
         }
+    }
+
+    /// Whether all members understand keys, as far as a node knows.
+    fn understands_keys(&self) -> bool {
+        self.cluster.statuses().iter().any(|status| status.format_level >= KEYS_LEVEL)
     }
 
     fn next_key(&self) -> Key {
