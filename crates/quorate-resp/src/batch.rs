@@ -46,7 +46,7 @@ pub enum Job {
     Wait(Wait),
 }
 
-/// What came of a job.
+/// The result of a job.
 #[derive(Debug)]
 pub enum Answered {
     /// The answer to each command.
@@ -254,7 +254,7 @@ impl Batch {
         (!is_nothing).then_some(Job::Keys { is_write, premises, commands })
     }
 
-    /// Takes what came of the last job.
+    /// Takes the result of the last job.
     pub fn answer(&mut self, answered: Answered) {
         let mut asked = std::mem::take(&mut self.asked);
         let guarded = self.guarded.take();

@@ -11,8 +11,8 @@
 //! # Invariants
 //!
 //! - A cursor is below 2⁵³, since some clients read it as a double, and is never 0.
-//! - It stands for the same position as long as it is known, so a page can be asked for again.
-//! - The upper bits are drawn at random when a node starts, so that the cursors of others are told apart.
+//! - It stands for the same position as long as it is known, so a client can read a page again.
+//! - The upper bits are drawn at random when a node starts, so that it knows the cursors of another node as foreign.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};

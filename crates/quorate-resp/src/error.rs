@@ -45,7 +45,7 @@ pub enum Refusal {
     /// An argument is negative.
     #[error("ERR value is out of range, must be positive")]
     Negative,
-    /// A time is none, or out of reach.
+    /// An argument is not a time, or the time is out of range.
     #[error("ERR invalid expire time in '{0}' command")]
     Expiry(&'static str),
     /// The user may not do it.
@@ -86,7 +86,7 @@ pub enum Refusal {
     /// There is no such parameter.
     #[error("ERR Unknown option or number of arguments for CONFIG SET - '{0}'")]
     Parameter(String),
-    /// A cursor is none.
+    /// An argument is not a cursor.
     #[error("ERR invalid cursor")]
     Cursor,
     /// Anything else.

@@ -49,7 +49,7 @@ pub struct Wait {
     pub otherwise: Frame,
 }
 
-/// What came of a plan.
+/// The result of a plan.
 #[derive(Debug)]
 pub enum Outcome {
     /// The reply.

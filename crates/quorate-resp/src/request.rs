@@ -18,16 +18,16 @@ use crate::limits::{
 };
 use crate::number::integer;
 
-/// Why a client is not understood: it is told, and the connection is closed. The texts are those of Redis.
+/// Why the door does not understand a client. It sends the text, which is that of Redis, and closes the connection.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ProtocolError {
     /// A line has no end.
     #[error("ERR Protocol error: too big {0}")]
     LineTooLong(&'static str),
-    /// The number of arguments is none, or too high.
+    /// The number of arguments is not a number, or too high.
     #[error("ERR Protocol error: invalid multibulk length")]
     ArgumentCount,
-    /// The length of an argument is none, or too high.
+    /// The length of an argument is not a number, or too high.
     #[error("ERR Protocol error: invalid bulk length")]
     ArgumentLength,
     /// There are more arguments than a client may send that has not logged in.

@@ -29,7 +29,7 @@ pub trait Store {
     fn moment(&self) -> Moment;
 }
 
-/// Serves a connection until the client closes it, or is told that it is closed.
+/// Serves a connection until the client closes it, or the door does, after it has sent the reason.
 ///
 /// # Errors
 ///

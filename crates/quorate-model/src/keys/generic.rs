@@ -25,8 +25,8 @@ pub enum KeyCommand {
         /// The key.
         key: Bytes,
     },
-    /// Fails with [`FailureKind::Conflict`](crate::FailureKind::Conflict) unless the key has this version, or is
-    /// missing if there is none (WATCH).
+    /// Fails with [`FailureKind::Conflict`](crate::FailureKind::Conflict) unless the key has this version. A
+    /// command without a version expects that the key is missing (WATCH).
     Expect {
         /// The key.
         key: Bytes,

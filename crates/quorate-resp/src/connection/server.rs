@@ -23,7 +23,7 @@ pub const SERVER_COMMANDS: &[Spec] = &[
 const CONFIG: &[Spec] = &[
     local("get", -3, "2.0.0", "Returns parameters.", config_get),
     local("set", -4, "2.0.0", "Takes parameters as they are; no other one can be set.", config_set),
-    local("resetstat", 2, "2.0.0", "Does nothing: what was counted is kept.", ok),
+    local("resetstat", 2, "2.0.0", "Does nothing: the counts are kept.", ok),
 ];
 
 const SLOWLOG: &[Spec] = &[

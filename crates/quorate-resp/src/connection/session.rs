@@ -9,7 +9,7 @@ use crate::error::Refusal;
 use crate::frame::{Frame, Protocol};
 use crate::number::integer;
 
-/// The version of Redis that clients are told: commands that this one has are answered as it does.
+/// The version of Redis that the door tells its clients: it answers the commands of that version as Redis does.
 pub const REDIS_VERSION: &str = "7.4.0";
 
 type Ran = Result<Step, Refusal>;

@@ -54,7 +54,7 @@ impl Subscriptions {
         self.patterns.len()
     }
 
-    /// Returns what the client is told of an event.
+    /// Returns the message that the client gets for an event.
     pub fn event(&self, channel: &Bytes, payload: &Bytes) -> Vec<Frame> {
         let bulk = |bytes: &Bytes| Frame::Bulk(bytes.clone());
         let of_channel = self.channels.contains_key(channel);

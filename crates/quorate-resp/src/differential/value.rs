@@ -16,7 +16,7 @@ impl Value {
     ///
     /// # Errors
     ///
-    /// A text, if it is none.
+    /// The bytes are not a reply.
     pub fn read(bytes: &[u8]) -> Result<Option<(Self, usize)>, String> {
         let Some(end) = bytes.windows(2).position(|pair| pair == b"\r\n") else { return Ok(None) };
         let line = String::from_utf8_lossy(bytes.get(..end).unwrap_or_default()).into_owned();
