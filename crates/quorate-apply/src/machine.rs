@@ -234,7 +234,7 @@ pub trait Stores {
     /// Forgets the clock, after entries or a dry run.
     fn clear_stamp(&mut self);
 
-    /// Runs a read under its own stamp, and fails with [`FailureKind::Conflict`](quorate_model::FailureKind) if its
+    /// Runs a read, whose stamp was set, and fails with [`FailureKind::Conflict`](quorate_model::FailureKind) if its
     /// answer is not the one of the check.
     fn read_check(&mut self, check: &ReadCheck) -> Result<(), Trouble>;
 

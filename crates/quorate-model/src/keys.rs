@@ -30,6 +30,9 @@ pub use strings::StringCommand;
 /// The format level since which there are keys.
 pub const KEYS_LEVEL: u32 = 5;
 
+/// The format level since which a [`ReadCheck`](crate::ReadCheck) may be a command on keys.
+pub const KEY_CHECKS_LEVEL: u32 = 6;
+
 /// A command, and the space that it is for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SpaceCommand {

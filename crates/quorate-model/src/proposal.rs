@@ -1,5 +1,6 @@
 //! Proposals: the requests of clients to change the state.
 
+use crate::keys::KEY_CHECKS_LEVEL;
 use crate::limits::{BASE_LEVEL, BUDGET_DEFAULT, BUDGET_MAX, COMMANDS_MAX, READ_CHECKS_MAX, limit};
 use crate::{Command, Failure, FailureKind, Origin, REQUEST_KEYS_LEVEL, Read, RequestKey, Stamp};
 
@@ -15,10 +16,29 @@ pub const ALONE: &str = "VACUUM can't be combined with other statements; run it 
 pub struct ReadCheck {
     /// The read.
     pub read: Read,
-    /// The clock and the randomness that the read saw.
+    /// The clock and the randomness that a query saw. Left out for a command on keys, which sees those of the entry.
     pub stamp: Stamp,
-    /// The hash of its answer; for rows, that of `quorate_sql::rows_hash`.
+    /// The hash of its answer, as `quorate_sql::rows_hash` defines it.
     pub answer: u128,
+}
+
+impl ReadCheck {
+    /// Returns the clock and the randomness under which it is repeated in an entry. What has expired by the time of the
+    /// entry must not count, also if it had not when it was read.
+    pub fn stamp_in(&self, entry: Stamp) -> Stamp {
+        match self.read {
+            Read::Sql(_) => self.stamp,
+            Read::Keys(_) => entry,
+        }
+    }
+
+    /// Returns the format level that it needs.
+    pub fn level(&self) -> u32 {
+        match self.read {
+            Read::Sql(_) => BASE_LEVEL,
+            Read::Keys(_) => KEY_CHECKS_LEVEL,
+        }
+    }
 }
 
 /// Records that each command of a proposal ran before it was proposed, as those of an interactive transaction do: the
@@ -92,10 +112,18 @@ impl Proposal {
         Self { level: self.level.max(REQUEST_KEYS_LEVEL), key: Some(key), ..self }
     }
 
+    /// Returns the same proposal with read checks, which may raise its level.
+    #[must_use]
+    pub fn with_read_checks(self, read_checks: Vec<ReadCheck>) -> Self {
+        let level = read_checks.iter().map(ReadCheck::level).fold(self.level, u32::max);
+        Self { level, read_checks, ..self }
+    }
+
     /// Returns the format level that the parts of the proposal need.
     pub fn level_needed(&self) -> u32 {
         let of_key = self.key.as_ref().map_or(BASE_LEVEL, |_| REQUEST_KEYS_LEVEL);
-        self.commands.iter().map(Command::level).fold(of_key, u32::max)
+        let of_checks = self.read_checks.iter().map(ReadCheck::level).fold(of_key, u32::max);
+        self.commands.iter().map(Command::level).fold(of_checks, u32::max)
     }
 
     /// Checks every limit of [`limits`](crate::limits) except the encoded size, which encoding checks.

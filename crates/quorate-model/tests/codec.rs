@@ -25,6 +25,8 @@ use quorate_model::{
 mod archiver;
 #[path = "codec/keys.rs"]
 mod keys;
+#[path = "codec/keys_6.rs"]
+mod keys_6;
 #[path = "codec/more_keys.rs"]
 mod more_keys;
 #[path = "codec/request.rs"]
@@ -119,11 +121,8 @@ fn any_stamp() -> impl Strategy<Value = Stamp> {
 }
 
 fn any_read_check() -> impl Strategy<Value = ReadCheck> {
-    (any_statement(any_value()), any_stamp(), any::<u128>()).prop_map(|(query, stamp, answer)| ReadCheck {
-        read: Read::Sql(query),
-        stamp,
-        answer,
-    })
+    let read = prop_oneof![any_statement(any_value()).prop_map(Read::Sql), keys::any_keys_command().prop_map(Read::Keys)];
+    (read, any_stamp(), any::<u128>()).prop_map(|(read, stamp, answer)| ReadCheck { read, stamp, answer })
 }
 
 fn any_dry_run() -> impl Strategy<Value = DryRunRecord> {
@@ -142,7 +141,7 @@ fn any_proposal() -> impl Strategy<Value = Proposal> {
     (origin, any::<u64>(), mode, vec(any_command(), 0..5), ran_before, key).prop_map(
         |(origin, budget, mode, commands, (read_checks, dry_run), key)| {
             let proposal = Proposal::new(origin, commands);
-            let proposal = Proposal { budget, mode, read_checks, dry_run, ..proposal };
+            let proposal = Proposal { budget, mode, dry_run, ..proposal.with_read_checks(read_checks) };
             key.into_iter().fold(proposal, Proposal::with_key)
         },
     )

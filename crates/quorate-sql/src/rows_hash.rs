@@ -1,9 +1,12 @@
-//! The hash of a query's rows in their order, with each value's storage class.
+//! The hash of the answer to a read: of a query's rows in their order, with each value's storage class, or of the reply
+//! to a command on keys.
 //!
 //! Invariant: read checks in logs contain this hash, so it never changes; `docs/model-format.md` defines it.
 
+use quorate_model::codec::encode_keys_reply;
+use quorate_model::keys::KeysReply;
 use rusqlite::types::ValueRef;
-use xxhash_rust::xxh3::Xxh3;
+use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 use crate::query::Rows;
 use crate::value::borrowed;
@@ -54,4 +57,9 @@ pub fn of(rows: &Rows) -> u128 {
         row.values().iter().for_each(|value| hash.value(borrowed(value)));
     }
     hash.finish()
+}
+
+/// Returns the hash of the reply to a command on keys.
+pub fn of_reply(reply: &KeysReply) -> u128 {
+    xxh3_128(&encode_keys_reply(reply))
 }

@@ -48,6 +48,7 @@ mod elements;
 mod generic;
 mod into_bytes;
 mod lists;
+mod premises;
 mod put;
 mod reply;
 mod scan;

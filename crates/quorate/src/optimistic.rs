@@ -274,7 +274,8 @@ impl Attempts {
     /// Proposes the attempt. Returns `None` if it conflicts with another write and there is time for another attempt.
     async fn commit(&mut self, gathered: Gathered) -> Result<Option<BatchResult>, Error> {
         let Gathered { read_checks, commands, .. } = gathered;
-        let proposal = Proposal { budget: self.budget, read_checks, ..Proposal::new(None, commands) };
+        let proposal = Proposal::new(None, commands).with_read_checks(read_checks);
+        let proposal = Proposal { budget: self.budget, ..proposal };
         let due = self.acknowledge.begin(&self.submitter, self.left()?).await?;
         match self.submitter.propose(proposal, self.left()?).await? {
             (position, Ok(reply)) => {

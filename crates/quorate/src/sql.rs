@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use quorate_env::Env;
 use quorate_model::limits::{BUDGET_DEFAULT, COMMANDS_MAX};
-use quorate_model::{Command, Failure, FailureKind, Mode, Proposal, Read, UserRole};
+use quorate_model::{Command, Failure, FailureKind, Mode, Proposal, Read, ReadCheck, UserRole};
 use quorate_sql::query::Rows;
 use quorate_sql::readers::{BYTES_DEFAULT, ROWS_DEFAULT};
 
@@ -250,7 +250,7 @@ impl Sql {
     /// Returns the errors of [`Sql::execute`]. The [`Failure`] of a statement contains its number. An empty batch is
     /// refused.
     pub async fn batch<S: Into<BatchStep>>(&self, steps: impl IntoIterator<Item = S>) -> Result<BatchResult, Error> {
-        self.write_all(Mode::Atomic, commands(steps)?).await.map(Into::into)
+        self.write_all(Mode::Atomic, Vec::new(), commands(steps)?).await.map(Into::into)
     }
 
     /// Runs statements that write, in their order; each one succeeds or fails independently. A statement that fails has
@@ -282,7 +282,7 @@ impl Sql {
         &self,
         steps: impl IntoIterator<Item = S>,
     ) -> Result<PipelineResult, Error> {
-        self.write_all(Mode::Pipeline, commands(steps)?).await.map(Into::into)
+        self.write_all(Mode::Pipeline, Vec::new(), commands(steps)?).await.map(Into::into)
     }
 
     /// Runs a statement that writes once for each row of parameters, in their order, as one atomic transaction. This
@@ -459,13 +459,19 @@ impl Sql {
     }
 
     pub(crate) async fn write(&self, step: impl Into<BatchStep>) -> Result<Written, Error> {
-        self.write_all(Mode::Atomic, vec![step.into().0]).await
+        self.write_all(Mode::Atomic, Vec::new(), vec![step.into().0]).await
     }
 
-    async fn write_all(&self, mode: Mode, commands: Vec<Command>) -> Result<Written, Error> {
+    pub(crate) async fn write_all(
+        &self,
+        mode: Mode,
+        read_checks: Vec<ReadCheck>,
+        commands: Vec<Command>,
+    ) -> Result<Written, Error> {
         let needed = commands.iter().map(Right::of_command).max();
         self.check(needed.unwrap_or(Right::Write))?;
-        let proposal = Proposal { budget: self.budget, mode, ..Proposal::new(None, commands) };
+        let proposal = Proposal::new(None, commands).with_read_checks(read_checks);
+        let proposal = Proposal { budget: self.budget, mode, ..proposal };
         let proposal = match &self.key {
             Some(key) => request::with_key(proposal, key)?,
             None => proposal,
@@ -479,7 +485,7 @@ impl Sql {
 }
 
 /// Returns the commands of a batch or a pipeline. Fails if it has no statement.
-fn commands<S: Into<BatchStep>>(steps: impl IntoIterator<Item = S>) -> Result<Vec<Command>, Failure> {
+pub(crate) fn commands<S: Into<BatchStep>>(steps: impl IntoIterator<Item = S>) -> Result<Vec<Command>, Failure> {
     // One command more than the limit is enough for the proposal to be refused.
     let steps = steps.into_iter().take(COMMANDS_MAX.saturating_add(1));
     let commands: Vec<Command> = steps.map(|step| step.into().0).collect();

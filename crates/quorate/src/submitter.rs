@@ -17,8 +17,7 @@ use quorate_env::mutant::Mutant;
 use quorate_env::{Cause, Instant, lock, sleep, timeout_at};
 use quorate_model::limits::BASE_LEVEL;
 use quorate_model::{
-    Command, CommandResult, ControlCommand, ControlReply, FailureKind, Outcome, Position, Proposal, REQUEST_KEYS_LEVEL,
-    SessionId, codec,
+    Command, CommandResult, ControlCommand, ControlReply, FailureKind, Outcome, Position, Proposal, SessionId, codec,
 };
 use tokio::sync::Notify;
 
@@ -120,9 +119,7 @@ impl Submitter {
         for (number, command) in proposal.commands.iter().enumerate() {
             self.transport.check(command).map_err(|failure| failure.at(number))?;
         }
-        if proposal.key.is_some() {
-            self.transport.check_level(REQUEST_KEYS_LEVEL)?;
-        }
+        self.transport.check_level(proposal.level_needed())?;
         let sent = AtomicBool::new(false);
         let settled = self.runtime.run(async {
             let deadline = Instant::now() + limit;

@@ -247,6 +247,26 @@ fn a_batch_changes_tables_and_keys_together_or_not_at_all() {
 }
 
 #[test]
+fn a_pipeline_is_done_only_if_its_premises_hold() {
+    on_both(|sql| async move {
+        let (keys, other) = (keys(&sql), keys(&sql).space(3));
+        keys.set("a", "1").await?;
+        let first = version(&keys, "a").await;
+        let premises = || [keys.expect("a", Some(first)), other.expect("a", None)];
+        let steps = || steps![keys.list("a").len(), keys.increment("a", 1)];
+        let done = keys.pipeline_if(premises(), steps()).await?;
+        assert_eq!(done.results[0].as_ref().unwrap_err().kind, FailureKind::WrongType);
+        assert_eq!(done.replies.get(1), Some(2_i64));
+        let refused = failure(keys.pipeline_if(premises(), steps()).await);
+        assert_eq!((refused.kind, refused.command), (FailureKind::Conflict, None));
+        assert_eq!(keys.get("a").await?, some("2"));
+        let keyed = keys.with_key("k").pipeline_if([other.expect("a", None)], steps()).await;
+        assert_eq!(failure(keyed).kind, FailureKind::Refused);
+        Ok(())
+    });
+}
+
+#[test]
 fn what_a_batch_returns_is_bounded() {
     on_both(|sql| async move {
         let keys = keys(&sql);

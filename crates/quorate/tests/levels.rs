@@ -89,6 +89,8 @@ fn a_level_rises_once_every_member_understands_it() {
         for refused in [set, read] {
             assert!(refused.to_string().contains("needs format level 5, and the cluster uses 1"), "{refused}");
         }
+        let checked = keys.pipeline_if([keys.expect("k", None)], ["CREATE TABLE t (a)"]).await.unwrap_err();
+        assert!(checked.to_string().contains("needs format level 6, and the cluster uses 1"), "{checked}");
         let remote = cluster.client().await.sql().with_key("k").execute("CREATE TABLE t (a)", ()).await;
         assert!(
             matches!(&remote, Err(Error::Failed(failure)) if failure.kind == FailureKind::Unsupported),

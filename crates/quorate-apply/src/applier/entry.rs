@@ -225,7 +225,10 @@ impl<M: Machine> Applier<M> {
     fn run_checked(&mut self, running: Running<'_>, changes: &mut ControlChanges) -> Ran {
         let Running { stamp, proposal, .. } = running;
         if !proposal.read_checks.is_empty() {
-            proposal.read_checks.iter().try_for_each(|check| self.machine.read_check(check))?;
+            for check in &proposal.read_checks {
+                self.machine.set_stamp(check.stamp_in(stamp));
+                self.machine.read_check(check)?;
+            }
             self.machine.set_stamp(stamp);
         }
         match proposal.mode {

@@ -27,7 +27,7 @@ use crate::submitter::ReadAnswer;
 #[must_use = "a command does nothing until it is awaited, or is a step of a batch"]
 pub struct KeysCall<T> {
     sql: Sql,
-    command: SpaceCommand,
+    pub(super) command: SpaceCommand,
     result: PhantomData<fn() -> T>,
 }
 

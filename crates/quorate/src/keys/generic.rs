@@ -29,7 +29,8 @@ impl Keys {
     }
 
     /// Fails with [`FailureKind::Conflict`](crate::FailureKind::Conflict) unless a key has this version, or is missing
-    /// if there is none. As a step of a batch, it makes all of the batch depend on that.
+    /// if there is none. As a step of a batch, it makes all of the batch depend on that; a pipeline has
+    /// [`Keys::pipeline_if`] for it.
     pub fn expect(&self, key: impl IntoBytes, version: Option<Version>) -> KeysCall<()> {
         self.run(KeyCommand::Expect { key: key.into_bytes(), version })
     }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use quorate_consensus::Service;
-use quorate_model::{Failure, Proposal, REQUEST_KEYS_LEVEL, codec};
+use quorate_model::{Failure, Proposal, codec};
 use quorate_wire::{CallFailure, FailureKind as CallFailureKind, PeerInfo, Role, StreamReceiver, StreamSender, User};
 
 use super::agreement;
@@ -190,9 +190,7 @@ pub(super) async fn check(gateway: &Arc<Gateway>, held: Right, proposal: &Bytes)
 
 fn validate(gateway: &Gateway, held: Right, proposal: &Proposal) -> Result<(), Failure> {
     proposal.check_limits()?;
-    if proposal.key.is_some() {
-        gateway.check_level(REQUEST_KEYS_LEVEL)?;
-    }
+    gateway.check_level(proposal.level_needed())?;
     let mut commands = proposal.commands.iter().enumerate();
     commands.try_for_each(|(number, command)| {
         let checked = Right::check_command(command, held).and_then(|()| gateway.check(command));

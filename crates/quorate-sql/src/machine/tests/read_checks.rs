@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
-use quorate_model::{Param, Read, ReadCheck, SqlCommand};
+use quorate_keys::{Expiry, KeyCommand, KeysCommand, KeysReply, Version};
+use quorate_model::keys::SpaceCommand;
+use quorate_model::{ControlReply, Mode, Origin, Param, Read, ReadCheck, SqlCommand};
 
 use super::*;
+use crate::keys::tests::{get, set};
 use crate::query::Rows;
 use crate::rows_hash;
 
@@ -26,7 +29,7 @@ fn insert(value: Param) -> Command {
 }
 
 fn with_checks(read_checks: Vec<ReadCheck>, command: Command) -> Proposal {
-    Proposal { read_checks, ..Proposal::new(None, vec![command]) }
+    Proposal::new(None, vec![command]).with_read_checks(read_checks)
 }
 
 #[test]
@@ -102,4 +105,91 @@ fn a_read_check_compares_the_bytes_of_a_text() {
     assert_eq!(node.propose(&proposal).unwrap_err().kind, FailureKind::Conflict);
     node.ok("UPDATE t SET a = CAST(x'61efbfbd' AS TEXT)");
     node.propose(&proposal).unwrap();
+}
+
+/// A check that a command on keys gives this reply.
+fn replies(command: KeysCommand, reply: &KeysReply) -> ReadCheck {
+    let read = Read::Keys(SpaceCommand { space: 0, command });
+    ReadCheck { read, stamp: Stamp::default(), answer: rows_hash::of_reply(reply) }
+}
+
+/// A check that a key has this version, or is missing.
+fn expect(key: &'static str, version: Option<Version>) -> ReadCheck {
+    replies(KeysCommand::Key(KeyCommand::Expect { key: key.into(), version }), &KeysReply::Done)
+}
+
+fn keys(command: KeysCommand) -> Command {
+    SpaceCommand { space: 0, command }.into()
+}
+
+/// Sets a key in a pipeline, whose first command fails.
+fn pipeline(read_checks: Vec<ReadCheck>, value: &'static str) -> Proposal {
+    let commands = vec![insert(1.into()), keys(set("k", value, Expiry::Never)), insert(9.into())];
+    Proposal { mode: Mode::Pipeline, ..Proposal::new(None, commands).with_read_checks(read_checks) }
+}
+
+#[test]
+fn a_pipeline_runs_only_if_keys_have_their_versions() {
+    let mut node = Node::with(SETUP);
+    assert_eq!(node.propose(&pipeline(vec![expect("k", None)], "1")).unwrap().results.len(), 3);
+    let version = Version::new(node.next - 1, 1);
+    let failure = node.propose(&pipeline(vec![expect("k", None)], "2")).unwrap_err();
+    assert_eq!((failure.kind, failure.command), (FailureKind::Conflict, None));
+    let text = "a key that the transaction depends on was changed by another write; run it again";
+    assert_eq!(failure.to_string(), text);
+    assert_eq!(node.value("SELECT value FROM quorate_keys"), Value::from(b"1".to_vec()));
+    assert_eq!(node.value("SELECT count(*) FROM t"), Value::Integer(3));
+    node.propose(&pipeline(vec![expect("gone", None), expect("k", Some(version))], "3")).unwrap();
+    let both = vec![expect("gone", None), expect("k", Some(version))];
+    assert_eq!(node.propose(&pipeline(both, "4")).unwrap_err().kind, FailureKind::Conflict);
+    assert_eq!(node.value("SELECT value FROM quorate_keys"), Value::from(b"3".to_vec()));
+}
+
+#[test]
+fn a_pipeline_that_is_sent_again_keeps_its_outcome_though_its_premises_no_longer_hold() {
+    let mut node = Node::with(SETUP);
+    let Some(CommandResult::Control(ControlReply::Session(session))) =
+        node.propose(&open_session()).unwrap().results.pop()
+    else {
+        panic!("no session");
+    };
+    let origin = |sequence| Some(Origin { session, sequence, floor: 0 });
+    let first = Proposal { origin: origin(1), ..pipeline(vec![expect("k", None)], "1") };
+    let refused = Proposal { origin: origin(2), ..pipeline(vec![expect("k", None)], "2") };
+    let outcomes = [&first, &refused].map(|proposal| node.propose(proposal));
+    node.propose(&Proposal::new(None, vec![keys(KeysCommand::Key(KeyCommand::Flush))])).unwrap();
+    assert_eq!([&first, &refused].map(|proposal| node.propose(proposal)), outcomes);
+    assert!(outcomes[0].is_ok() && outcomes[1].is_err());
+    assert_eq!(node.value("SELECT count(*) FROM quorate_keys"), Value::Integer(0));
+}
+
+#[test]
+fn keys_are_checked_at_the_time_of_the_entry() {
+    let mut node = Node::with(SETUP);
+    let at = START + 4 * 3600 * SECOND;
+    node.propose(&Proposal::new(None, vec![keys(set("k", "1", Expiry::At(at)))])).unwrap();
+    let version = Some(Version::new(node.next - 1, 0));
+    // The query before it sees a time of its own.
+    let time = "SELECT unixepoch()";
+    let seen = Stamp { now: 7 * SECOND, seed: 0 };
+    let query = ReadCheck { stamp: seen, ..gives(query(time, vec![]), &[7]) };
+    let check = ReadCheck { stamp: seen, ..expect("k", version) };
+    assert_eq!(node.next, 4);
+    let late = node.propose(&pipeline(vec![query.clone(), check], "2")).unwrap_err();
+    assert_eq!(late.kind, FailureKind::Conflict);
+    node.propose(&pipeline(vec![query, expect("k", None)], "3")).unwrap();
+}
+
+#[test]
+fn commands_on_keys_that_fail_conflict_and_those_that_write_are_refused() {
+    let mut node = Node::with(SETUP);
+    node.propose(&Proposal::new(None, vec![keys(set("k", "1", Expiry::Never))])).unwrap();
+    let value = KeysReply::Value("1".into());
+    let mut kind = |command: KeysCommand| node.propose(&with_checks(vec![replies(command, &value)], insert(9.into())));
+    let count = KeyCommand::Count { key: "k".into(), kind: quorate_keys::Kind::List };
+    assert_eq!(kind(KeysCommand::Key(count)).unwrap_err().kind, FailureKind::Conflict);
+    assert_eq!(kind(get("gone")).unwrap_err().kind, FailureKind::Conflict);
+    assert_eq!(kind(set("k", "2", Expiry::Never)).unwrap_err().kind, FailureKind::Refused);
+    kind(get("k")).unwrap();
+    assert_eq!(node.value("SELECT count(*) FROM t"), Value::Integer(3));
 }
