@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use quorate_model::keys::{Space, Version};
 
+use crate::keys::check_time;
 use crate::{KeysError, limits};
 
 /// The context of a command.
@@ -72,6 +73,25 @@ impl Context {
 
     pub(crate) fn touch(&mut self, space: Space, key: &Bytes) {
         self.touched.push((space, key.clone()));
+    }
+
+    /// Returns the time that is so many nanoseconds after that of the context. One that is too late to be stored is the
+    /// latest.
+    pub(crate) fn after(&self, nanos: u64) -> u64 {
+        self.now.saturating_add(nanos).min(limits::TIME_MAX)
+    }
+
+    /// Returns the time of an expiry that a command names.
+    ///
+    /// # Errors
+    ///
+    /// [`KeysError::InvalidExpiry`], if it is later than [`TIME_MAX`](limits::TIME_MAX).
+    pub(crate) fn time(&self, at: Option<u64>, relative: bool) -> Result<Option<u64>, KeysError> {
+        if relative {
+            return Ok(at.map(|nanos| self.after(nanos)));
+        }
+        check_time(at)?;
+        Ok(at)
     }
 
     /// Returns whether something with this expiry is there at the time of the context.

@@ -12,7 +12,7 @@ use quorate_model::keys::{Change, ElementCommand, ExpiryCondition, KeysReply, Ki
 
 use crate::KeysError;
 use crate::generic::expiry_change;
-use crate::keys::{Keys, Open, ReplyBytes, check_fields, check_rows, check_time};
+use crate::keys::{Keys, Open, ReplyBytes, check_fields, check_rows};
 use crate::limits::READ_ROWS_MAX;
 use crate::tables::{Element, Id, Tables, after};
 
@@ -31,8 +31,9 @@ impl<T: Tables> Keys<'_, T> {
                 let page = self.page(open.id(), Span { from: from.clone(), to: None }, *limit)?;
                 Ok(KeysReply::Elements(page))
             }
-            ElementCommand::Expire { of, key, fields, at, condition } => {
-                self.expire_fields(key, (*of).into(), fields, *at, *condition)
+            ElementCommand::Expire { of, key, fields, at, condition, relative } => {
+                let at = self.context.time(*at, *relative)?;
+                self.expire_fields(key, (*of).into(), fields, at, *condition)
             }
             ElementCommand::Describe { of, key, fields } => {
                 let describe = |element: Option<Element>| element.map(|element| (element.version, element.expires_at));
@@ -148,7 +149,6 @@ impl<T: Tables> Keys<'_, T> {
     ) -> Result<KeysReply, T::Error> {
         self.context.charge_rows(fields.len(), 0)?;
         check_fields(fields)?;
-        check_time(at)?;
         let Some(mut open) = self.typed(key, kind)? else {
             return Ok(KeysReply::Expired(vec![Change::Missing; fields.len()]));
         };

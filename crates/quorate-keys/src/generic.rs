@@ -9,7 +9,7 @@ use quorate_model::keys::{
 };
 
 use crate::KeysError;
-use crate::keys::{Keys, Open, ReplyBytes, check_keys, check_time};
+use crate::keys::{Keys, Open, ReplyBytes, check_keys};
 use crate::limits::{NEXT_ROW_STEPS, READ_ROWS_MAX};
 use crate::tables::{KeyRow, Tables, after};
 
@@ -48,7 +48,10 @@ impl<T: Tables> Keys<'_, T> {
                 let Some(open) = self.typed(key, *kind)? else { return Ok(KeysReply::Count(0)) };
                 Ok(KeysReply::Count(self.live_count(&open.row)?))
             }
-            KeyCommand::Expire { key, at, condition } => self.expire(key, *at, *condition),
+            KeyCommand::Expire { key, at, condition, relative } => {
+                let at = self.context.time(*at, *relative)?;
+                self.expire(key, at, *condition)
+            }
             KeyCommand::Rename { key, to_space, to, replace } => self.rename(key, *to_space, to, *replace),
             KeyCommand::Copy { key, to_space, to, replace } => self.copy(key, *to_space, to, *replace),
             KeyCommand::CountAll => Ok(KeysReply::Count(self.tables.count_keys(self.space)?)),
@@ -97,7 +100,6 @@ impl<T: Tables> Keys<'_, T> {
     }
 
     fn expire(&mut self, key: &Bytes, at: Option<u64>, condition: ExpiryCondition) -> Result<KeysReply, T::Error> {
-        check_time(at)?;
         let Some(open) = self.find(key)? else { return Ok(KeysReply::Missing) };
         let applied = self.expire_found(open, at, condition)?;
         Ok(if applied { KeysReply::Done } else { KeysReply::NotApplied })

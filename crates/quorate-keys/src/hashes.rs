@@ -16,9 +16,10 @@ impl<T: Tables> Keys<'_, T> {
         match command {
             HashCommand::Set { key, fields, condition, expiry } => self.set_fields(key, fields, condition, *expiry),
             HashCommand::Get { key, fields } => Ok(KeysReply::Values(self.values(key, fields)?)),
-            HashCommand::GetExpire { key, fields, at } => {
+            HashCommand::GetExpire { key, fields, at, relative } => {
+                let at = self.context.time(*at, *relative)?;
                 let values = self.values(key, fields)?;
-                self.expire_fields(key, Kind::Hash, fields, *at, ExpiryCondition::Always)?;
+                self.expire_fields(key, Kind::Hash, fields, at, ExpiryCondition::Always)?;
                 Ok(KeysReply::Values(values))
             }
             HashCommand::Take { key, fields } => {
@@ -86,6 +87,7 @@ impl<T: Tables> Keys<'_, T> {
                 Expiry::Never => None,
                 Expiry::Keep => self.live_element(open.id(), field)?.and_then(|old| old.expires_at),
                 Expiry::At(at) => Some(at),
+                Expiry::In(nanos) => Some(self.context.after(nanos)),
             };
             added += u64::from(self.put(&mut open, field, value.clone(), expires_at)?);
         }

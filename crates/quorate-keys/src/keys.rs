@@ -246,7 +246,7 @@ pub(crate) fn check_time(at: Option<u64>) -> Result<(), KeysError> {
 pub(crate) fn check_expiry(expiry: Expiry) -> Result<(), KeysError> {
     match expiry {
         Expiry::At(at) => check_time(Some(at)),
-        Expiry::Never | Expiry::Keep => Ok(()),
+        Expiry::Never | Expiry::Keep | Expiry::In(_) => Ok(()),
     }
 }
 

@@ -46,6 +46,7 @@ impl<T: Tables> Keys<'_, T> {
                 Expiry::Never | Expiry::Keep if old.is_some() => continue,
                 Expiry::Never | Expiry::Keep => None,
                 Expiry::At(at) => Some(at),
+                Expiry::In(nanos) => Some(self.context.after(nanos)),
             };
             if old.is_some_and(|old| old.expires_at == expires_at) {
                 continue;

@@ -7,7 +7,7 @@ use quorate_model::keys::{Condition, Expiry, ExpiryCondition, KeysReply, Kind, S
 
 use crate::KeysError;
 use crate::generic::applies;
-use crate::keys::{Keys, Open, check_expiry, check_time, check_value};
+use crate::keys::{Keys, Open, check_expiry, check_value};
 use crate::limits::VALUE_BYTES_MAX;
 use crate::number::{decimal_sum, integer};
 use crate::tables::Tables;
@@ -20,11 +20,11 @@ impl<T: Tables> Keys<'_, T> {
             }
             StringCommand::Get { key } => Ok(self.string(key)?.map_or(KeysReply::Missing, KeysReply::Value)),
             StringCommand::SetAll { strings, condition, expiry } => self.set_strings(strings, condition, *expiry),
-            StringCommand::GetExpire { key, at } => {
-                check_time(*at)?;
+            StringCommand::GetExpire { key, at, relative } => {
+                let at = self.context.time(*at, *relative)?;
                 let Some(open) = self.typed(key, Kind::String)? else { return Ok(KeysReply::Missing) };
                 let value = open.row.value.clone();
-                self.expire_found(open, *at, ExpiryCondition::Always)?;
+                self.expire_found(open, at, ExpiryCondition::Always)?;
                 Ok(KeysReply::Value(value))
             }
             StringCommand::Take { key } => {
@@ -127,6 +127,7 @@ impl<T: Tables> Keys<'_, T> {
             Expiry::Never => None,
             Expiry::Keep => found.as_ref().and_then(|open| open.row.expires_at),
             Expiry::At(at) => Some(at),
+            Expiry::In(nanos) => Some(self.context.after(nanos)),
         };
         if !self.context.is_alive(expires_at) {
             return found.map_or(Ok(()), |open| self.remove(&open));

@@ -45,7 +45,8 @@ fn a_list_keeps_few_of_its_items_or_loses_few() {
     let index = |index| KeysCommand::List(ListCommand::Index { key: "list".into(), index });
     let refused = Err(KeysError::TooManyRows { rows: half as u64, max: CHANGED_ROWS_MAX });
     assert_eq!(run(&mut tables, trim(0, half - 1)), refused);
-    let expire = KeyCommand::Expire { key: "list".into(), at: Some(1_000), condition: ExpiryCondition::Always };
+    let expire =
+        KeyCommand::Expire { key: "list".into(), at: Some(1_000), condition: ExpiryCondition::Always, relative: false };
     run(&mut tables, KeysCommand::Key(expire)).unwrap();
     assert_eq!(run(&mut tables, trim(half, -2)), Ok(KeysReply::Done));
     assert_eq!(run(&mut tables, index(0)), Ok(KeysReply::Value(name(half as u64))));
@@ -116,7 +117,8 @@ fn what_is_too_long_is_refused() {
         assert!(matches!(run(&mut tables, command), Err(KeysError::TooLong { .. })));
     }
     let late = Some(TIME_MAX + 1);
-    let expire = KeyCommand::Expire { key: "k".into(), at: late, condition: ExpiryCondition::Always };
+    let condition = ExpiryCondition::Always;
+    let expire = KeyCommand::Expire { key: "k".into(), at: late, condition, relative: false };
     assert_eq!(run(&mut tables, KeysCommand::Key(expire)), Err(KeysError::InvalidExpiry));
     assert_eq!(tables, Memory::default());
 }

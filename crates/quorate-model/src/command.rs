@@ -56,7 +56,7 @@ impl Command {
         match self {
             Self::Control(command) => command.level(),
             Self::Sql(_) => BASE_LEVEL,
-            Self::Keys(_) => KEYS_LEVEL,
+            Self::Keys(command) => command.level(),
             Self::Items(_) => 2,
         }
     }

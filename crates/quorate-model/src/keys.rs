@@ -11,6 +11,7 @@ mod check;
 mod elements;
 mod generic;
 mod key;
+mod level;
 pub mod limits;
 mod lists;
 mod reads;
@@ -32,6 +33,9 @@ pub const KEYS_LEVEL: u32 = 5;
 
 /// The format level since which a [`ReadCheck`](crate::ReadCheck) may be a command on keys.
 pub const KEY_CHECKS_LEVEL: u32 = 6;
+
+/// The format level since which an expiry may count from the stamp of its entry.
+pub const RELATIVE_LEVEL: u32 = 6;
 
 /// A command, and the space that it is for.
 #[derive(Clone, Debug, PartialEq)]
@@ -87,8 +91,10 @@ pub enum Expiry {
     Never,
     /// It is as before (KEEPTTL).
     Keep,
-    /// It expires at this time, in nanoseconds since 1970; at once, if that has come (EX, PX, EXAT, PXAT).
+    /// It expires at this time, in nanoseconds since 1970; at once, if that has come (EXAT, PXAT).
     At(u64),
+    /// It expires this many nanoseconds after the stamp of the entry (EX, PX), since [`RELATIVE_LEVEL`].
+    In(u64),
 }
 
 /// What has to hold for a new expiry. No expiry is later than all others.

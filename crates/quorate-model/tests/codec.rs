@@ -121,7 +121,8 @@ fn any_stamp() -> impl Strategy<Value = Stamp> {
 }
 
 fn any_read_check() -> impl Strategy<Value = ReadCheck> {
-    let read = prop_oneof![any_statement(any_value()).prop_map(Read::Sql), keys::any_keys_command().prop_map(Read::Keys)];
+    let read =
+        prop_oneof![any_statement(any_value()).prop_map(Read::Sql), keys::any_keys_command().prop_map(Read::Keys)];
     (read, any_stamp(), any::<u128>()).prop_map(|(read, stamp, answer)| ReadCheck { read, stamp, answer })
 }
 

@@ -99,11 +99,6 @@ impl Keys {
         KeysCall::new(self.sql.clone(), SpaceCommand { space: self.space, command: command.into() })
     }
 
-    /// Returns the time, in nanoseconds since 1970.
-    fn time(&self, when: When) -> u64 {
-        when.after(self.sql.env().unix_nanos())
-    }
-
     /// Returns a number for a draw.
     fn seed(&self) -> u64 {
         self.sql.env().rng().next_u64()
@@ -146,8 +141,7 @@ impl Keys {
         self.with(self.sql.with_budget(steps))
     }
 
-    /// See [`Sql::with_key`]. The request must be the same when it is sent again: name the times of expiries instead of
-    /// durations, and draw nothing at random.
+    /// See [`Sql::with_key`]. The request must be the same when it is sent again, so draw nothing at random.
     #[must_use]
     pub fn with_key(&self, key: impl Into<Vec<u8>>) -> Self {
         self.with(self.sql.with_key(key))

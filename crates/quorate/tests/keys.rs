@@ -105,6 +105,26 @@ fn keys_expire_are_renamed_copied_and_deleted() {
     });
 }
 
+/// The time of an expiry counts from its entry, so a request with one is the same when it is sent again.
+#[test]
+fn a_duration_counts_from_the_entry() {
+    on_both(|sql| async move {
+        let keys = keys(&sql);
+        let set = || keys.with_key("1").set("a", "1").expires(HOUR).returning();
+        let first = set().await?;
+        let info = keys.describe("a").await?.unwrap();
+        assert_eq!(set().await?, first);
+        assert_eq!(keys.describe("a").await?, Some(info));
+        for _ in 0..2 {
+            assert!(keys.with_key("2").expire("a", HOUR).await?);
+            assert_eq!(keys.with_key("3").hash("h").set([("f", "1")]).expires(HOUR).await?, Some(1));
+            assert_eq!(keys.with_key("4").hash("h").expire(["f"], HOUR).await?, [Change::Done]);
+            assert_eq!(keys.with_key("5").set_of("s").add_expiring(["m"], HOUR).await?, 1);
+        }
+        Ok(())
+    });
+}
+
 #[test]
 fn hashes_and_sets_have_elements() {
     on_both(|sql| async move {

@@ -8,6 +8,7 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 
+use crate::limits::TIME_MAX;
 use crate::*;
 
 /// Stands for the version that the key has at the time of the command.
@@ -77,8 +78,23 @@ fn at() -> impl Strategy<Value = u64> {
     (NOW - 5)..(NOW + AHEAD)
 }
 
+/// A time, if it is not never, and whether it counts from the time of the step.
+fn when() -> impl Strategy<Value = (Option<u64>, bool)> {
+    prop_oneof![2 => option::of(at()).prop_map(|at| (at, false)), 1 => span_of_time().prop_map(|at| (Some(at), true))]
+}
+
+/// Nanoseconds, some of which are more than there will ever be.
+fn span_of_time() -> impl Strategy<Value = u64> {
+    prop_oneof![4 => 0..AHEAD, 1 => select(vec![TIME_MAX, u64::MAX])]
+}
+
 fn expiry() -> impl Strategy<Value = Expiry> {
-    prop_oneof![2 => Just(Expiry::Never), 1 => Just(Expiry::Keep), 2 => at().prop_map(Expiry::At)]
+    prop_oneof![
+        2 => Just(Expiry::Never),
+        1 => Just(Expiry::Keep),
+        2 => at().prop_map(Expiry::At),
+        1 => span_of_time().prop_map(Expiry::In),
+    ]
 }
 
 fn condition() -> impl Strategy<Value = Condition> {
@@ -129,7 +145,7 @@ pub fn command() -> impl Strategy<Value = KeysCommand> {
 
 /// Commands on one hash and one set, most of whose elements expire soon.
 pub fn expiring() -> impl Strategy<Value = KeysCommand> {
-    let expiry = || prop_oneof![1 => Just(Expiry::Never), 4 => (NOW - 12..NOW + 10).prop_map(Expiry::At)];
+    let expiry = || prop_oneof![1 => Just(Expiry::Never), 4 => (NOW - 12..NOW + 10).prop_map(Expiry::At), 1 => (0..10_u64).prop_map(Expiry::In)];
     let set_fields = (vec((field(), value()), 1..4), expiry()).prop_map(|(fields, expiry)| {
         KeysCommand::Hash(HashCommand::Set { key: "a".into(), fields, condition: Condition::Always, expiry })
     });
@@ -172,7 +188,12 @@ fn keys() -> impl Strategy<Value = KeyCommand> {
         (key(), option::of(Just(CURRENT))).prop_map(|(key, version)| Expect { key, version }),
         (key(), select(vec![Kind::Hash, Kind::Set, Kind::SortedSet, Kind::List]))
             .prop_map(|(key, kind)| Count { key, kind }),
-        (key(), option::of(at()), expiry_condition()).prop_map(|(key, at, condition)| Expire { key, at, condition }),
+        (key(), when(), expiry_condition()).prop_map(|(key, (at, relative), condition)| Expire {
+            key,
+            at,
+            condition,
+            relative
+        }),
         (key(), 0..2_u32, key(), any::<bool>()).prop_map(|(key, to_space, to, replace)| Rename {
             key,
             to_space,
@@ -203,7 +224,7 @@ fn strings() -> impl Strategy<Value = StringCommand> {
         1 => key().prop_map(|key| Get { key }),
         1 => (vec((key(), value()), 0..4), condition(), expiry())
             .prop_map(|(strings, condition, expiry)| SetAll { strings, condition, expiry }),
-        1 => (key(), option::of(at())).prop_map(|(key, at)| GetExpire { key, at }),
+        1 => (key(), when()).prop_map(|(key, (at, relative))| GetExpire { key, at, relative }),
         1 => key().prop_map(|key| Take { key }),
         1 => (key(), index(), index()).prop_map(|(key, start, end)| GetRange { key, start, end }),
         1 => key().prop_map(|key| Length { key }),
@@ -258,8 +279,9 @@ fn elements() -> impl Strategy<Value = ElementCommand> {
         (of(), key(), fields()).prop_map(|(of, key, fields)| Remove { of, key, fields }),
         (of(), key(), fields()).prop_map(|(of, key, fields)| Contains { of, key, fields }),
         (of(), key(), field(), 0..4_u64).prop_map(|(of, key, from, limit)| Scan { of, key, from, limit }),
-        (of(), key(), fields(), option::of(at()), expiry_condition())
-            .prop_map(|(of, key, fields, at, condition)| Expire { of, key, fields, at, condition }),
+        (of(), key(), fields(), when(), expiry_condition()).prop_map(|(of, key, fields, (at, relative), condition)| {
+            Expire { of, key, fields, at, condition, relative }
+        }),
         (of(), key(), fields()).prop_map(|(of, key, fields)| Describe { of, key, fields }),
         (of(), key(), 0..6_u64, any::<bool>(), any::<u64>()).prop_map(|(of, key, count, repeats, seed)| Draw {
             of,
@@ -277,7 +299,8 @@ fn hashes() -> impl Strategy<Value = HashCommand> {
         3 => (key(), vec((field(), value()), 1..4), condition(), expiry())
             .prop_map(|(key, fields, condition, expiry)| Set { key, fields, condition, expiry }),
         1 => (key(), fields()).prop_map(|(key, fields)| Get { key, fields }),
-        1 => (key(), fields(), option::of(at())).prop_map(|(key, fields, at)| GetExpire { key, fields, at }),
+        1 => (key(), fields(), when())
+            .prop_map(|(key, fields, (at, relative))| GetExpire { key, fields, at, relative }),
         1 => (key(), fields()).prop_map(|(key, fields)| Take { key, fields }),
         1 => (key(), field(), integer()).prop_map(|(key, field, by)| Add { key, field, by }),
         1 => (key(), field(), decimal()).prop_map(|(key, field, by)| AddFloat { key, field, by }),

@@ -55,17 +55,18 @@ impl Model {
                 let next = rows.last().filter(|_| rows.len() == limit).map(|(field, _)| after(field));
                 Ok(KeysReply::Elements(Page { rows, next }))
             }
-            ElementCommand::Expire { fields, at, condition, .. } => {
+            ElementCommand::Expire { fields, at, condition, relative, .. } => {
+                let at = self.time(*at, *relative);
                 let (now, version) = (self.now, self.version);
                 let mut changes = Vec::new();
                 for field in fields {
                     let change = self
                         .fields(&name, kind)?
                         .get_mut(field)
-                        .map_or(Change::Missing, |element| changed(&mut element.expires_at, *at, *condition, now));
+                        .map_or(Change::Missing, |element| changed(&mut element.expires_at, at, *condition, now));
                     if change == Change::Done {
                         let element = self.change_fields(&name, kind).get_mut(field).unwrap();
-                        (element.expires_at, element.version) = (*at, version);
+                        (element.expires_at, element.version) = (at, version);
                     } else if change == Change::Removed {
                         self.change_fields(&name, kind).remove(field);
                     }
@@ -99,12 +100,12 @@ impl Model {
                 let get = |field| old.get(field).map(|element: &Field| element.value.clone());
                 Ok(KeysReply::Values(fields.iter().map(get).collect()))
             }
-            HashCommand::GetExpire { key, fields, at } => {
+            HashCommand::GetExpire { key, fields, at, relative } => {
                 let (of, condition) = (Collection::Hash, ExpiryCondition::Always);
                 let get = HashCommand::Get { key: key.clone(), fields: fields.clone() };
                 let values = self.run_hash(space, &get)?;
-                let expire =
-                    ElementCommand::Expire { of, key: key.clone(), fields: fields.clone(), at: *at, condition };
+                let (key, fields, at, relative) = (key.clone(), fields.clone(), *at, *relative);
+                let expire = ElementCommand::Expire { of, key, fields, at, condition, relative };
                 self.run_element(space, &expire, &Ok(KeysReply::Done))?;
                 Ok(values)
             }
@@ -167,6 +168,7 @@ impl Model {
                 Expiry::Never => None,
                 Expiry::Keep => current.get(field).and_then(|element| element.expires_at),
                 Expiry::At(at) => Some(at),
+                Expiry::In(nanos) => self.time(Some(nanos), true),
             };
             current.insert(field.clone(), Field { value: value.clone(), version, expires_at });
             // What has expired is gone at once, so that a field that comes twice is new twice.
@@ -226,6 +228,7 @@ impl Model {
             let old = self.fields(name, Kind::Set)?.get(member).cloned();
             let expires_at = match expiry {
                 Expiry::At(at) => Some(at),
+                Expiry::In(nanos) => self.time(Some(nanos), true),
                 Expiry::Never | Expiry::Keep => old.as_ref().and_then(|old| old.expires_at),
             };
             if old.as_ref().is_some_and(|old| old.expires_at == expires_at) {

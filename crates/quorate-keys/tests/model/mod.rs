@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use quorate_keys::{
     Change, Condition, ExpiryCondition, KeyCommand, KeyEntry, KeyInfo, KeysCommand, KeysError, KeysReply, Kind, Order,
-    Page, Space, Span, Version, after,
+    Page, Space, Span, Version, after, limits,
 };
 
 mod bits;
@@ -163,7 +163,9 @@ impl Model {
                 let found = self.typed(&(space, key.clone()), *kind)?;
                 Ok(KeysReply::Count(found.map_or(0, |held| held.len() as u64)))
             }
-            KeyCommand::Expire { key, at, condition } => Ok(self.expire_key(&(space, key.clone()), *at, *condition)),
+            KeyCommand::Expire { key, at, condition, relative } => {
+                Ok(self.expire_key(&(space, key.clone()), self.time(*at, *relative), *condition))
+            }
             KeyCommand::Rename { key, to_space, to, replace } => {
                 Ok(self.copy(&(space, key.clone()), (*to_space, to.clone()), *replace, true))
             }
@@ -201,6 +203,11 @@ impl Model {
 
     fn names(&self, space: Space) -> impl Iterator<Item = &Bytes> {
         self.keys.keys().filter(move |(in_space, _)| *in_space == space).map(|(_, key)| key)
+    }
+
+    /// Returns the time of an expiry.
+    fn time(&self, at: Option<u64>, relative: bool) -> Option<u64> {
+        if relative { at.map(|nanos| self.now.saturating_add(nanos).min(limits::TIME_MAX)) } else { at }
     }
 
     fn expire_key(&mut self, name: &Name, at: Option<u64>, condition: ExpiryCondition) -> KeysReply {

@@ -16,10 +16,10 @@ impl Model {
             }
             StringCommand::Get { key } => Ok(value_or_missing(self.string(&(space, key.clone()))?)),
             StringCommand::SetAll { strings, condition, expiry } => self.set_all(space, strings, condition, *expiry),
-            StringCommand::GetExpire { key, at } => {
+            StringCommand::GetExpire { key, at, relative } => {
                 let name = (space, key.clone());
                 let value = self.string(&name)?;
-                self.expire_key(&name, *at, ExpiryCondition::Always);
+                self.expire_key(&name, self.time(*at, *relative), ExpiryCondition::Always);
                 Ok(value_or_missing(value))
             }
             StringCommand::Take { key } => {
@@ -106,6 +106,7 @@ impl Model {
                 Expiry::Never => None,
                 Expiry::Keep => self.keys.get(name).and_then(|entry| entry.expires_at),
                 Expiry::At(at) => Some(at),
+                Expiry::In(nanos) => self.time(Some(nanos), true),
             };
             let entry = Entry { held: Held::String(value.clone()), version: self.version, expires_at };
             self.keys.insert(name.clone(), entry);

@@ -42,7 +42,7 @@ one_of!(KeyCommand {
     3: Describe { key },
     4: Expect { key, version },
     5: Count { key, kind },
-    6: Expire { key, at, condition },
+    6: Expire { key, at, condition, relative },
     7: Rename { key, to_space, to, replace },
     8: Copy { key, to_space, to, replace },
     9: Scan { span, order, limit, kind, values },
@@ -63,7 +63,7 @@ one_of!(StringCommand {
     8: Add { key, by },
     9: AddFloat { key, by },
     10: SetAll { strings, condition, expiry },
-    11: GetExpire { key, at },
+    11: GetExpire { key, at, relative },
 });
 
 one_of!(BitCommand {
@@ -77,7 +77,7 @@ one_of!(ElementCommand {
     1: Remove { of, key, fields },
     2: Contains { of, key, fields },
     3: Scan { of, key, from, limit },
-    4: Expire { of, key, fields, at, condition },
+    4: Expire { of, key, fields, at, condition, relative },
     5: Describe { of, key, fields },
     6: Draw { of, key, count, repeats, seed },
 });
@@ -87,7 +87,7 @@ one_of!(HashCommand {
     2: Get { key, fields },
     3: Add { key, field, by },
     4: AddFloat { key, field, by },
-    5: GetExpire { key, fields, at },
+    5: GetExpire { key, fields, at, relative },
     6: Take { key, fields },
 });
 
@@ -131,7 +131,7 @@ one_of!(ListCommand {
 
 one_of!(Condition = Always { 1: Missing {}, 2: Exists {}, 3: Version(version), 4: Value(value) });
 
-one_of!(Expiry = Never { 1: Keep {}, 2: At(time) });
+one_of!(Expiry = Never { 1: Keep {}, 2: At(time), 3: In(time) });
 
 one_of!(BitAction = Get { 1: Set(to, overflow), 2: Add(by, overflow) });
 

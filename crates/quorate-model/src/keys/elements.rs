@@ -69,6 +69,8 @@ pub enum ElementCommand {
         at: Option<u64>,
         /// What has to hold for each element.
         condition: ExpiryCondition,
+        /// Whether the time counts from the stamp of the entry instead of 1970.
+        relative: bool,
     },
     /// Returns for each field the version of its element and when that expires (HTTL, HEXPIRETIME, ...).
     Describe {
@@ -127,6 +129,8 @@ pub enum HashCommand {
         fields: Vec<Bytes>,
         /// When they expire, in nanoseconds since 1970; none for never.
         at: Option<u64>,
+        /// Whether the time counts from the stamp of the entry instead of 1970.
+        relative: bool,
     },
     /// Removes fields and returns their values (HGETDEL). A field that is named twice is missing the second time.
     Take {

@@ -49,6 +49,8 @@ pub enum KeyCommand {
         at: Option<u64>,
         /// What has to hold.
         condition: ExpiryCondition,
+        /// Whether the time counts from the stamp of the entry instead of 1970.
+        relative: bool,
     },
     /// Gives a key another name (RENAME, RENAMENX).
     Rename {

@@ -43,6 +43,8 @@ pub enum StringCommand {
         key: Bytes,
         /// When it expires, in nanoseconds since 1970; none for never.
         at: Option<u64>,
+        /// Whether the time counts from the stamp of the entry instead of 1970.
+        relative: bool,
     },
     /// Removes a key and returns its string (GETDEL).
     Take {

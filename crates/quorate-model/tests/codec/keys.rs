@@ -31,7 +31,8 @@ fn any_condition() -> impl Strategy<Value = Condition> {
 }
 
 fn any_expiry() -> impl Strategy<Value = Expiry> {
-    prop_oneof![select(vec![Expiry::Never, Expiry::Keep]), any::<u64>().prop_map(Expiry::At)]
+    let time = prop_oneof![any::<u64>().prop_map(Expiry::At), any::<u64>().prop_map(Expiry::In)];
+    prop_oneof![select(vec![Expiry::Never, Expiry::Keep]), time]
 }
 
 fn any_expiry_condition() -> impl Strategy<Value = ExpiryCondition> {
@@ -82,7 +83,12 @@ fn any_key_command() -> impl Strategy<Value = KeyCommand> {
         variant!(KeyCommand::Describe { key: key() }),
         variant!(KeyCommand::Expect { key: key(), version: of(any_version()) }),
         variant!(KeyCommand::Count { key: key(), kind: any_kind() }),
-        variant!(KeyCommand::Expire { key: key(), at: at(), condition: any_expiry_condition() }),
+        variant!(KeyCommand::Expire {
+            key: key(),
+            at: at(),
+            condition: any_expiry_condition(),
+            relative: any::<bool>(),
+        }),
         variant!(KeyCommand::Rename { key: key(), to_space: any::<u32>(), to: key(), replace: any::<bool>() }),
         variant!(KeyCommand::Copy { key: key(), to_space: any::<u32>(), to: key(), replace: any::<bool>() }),
         select(vec![KeyCommand::CountAll, KeyCommand::Flush]),
@@ -121,7 +127,7 @@ fn any_string_command() -> impl Strategy<Value = StringCommand> {
             condition: any_condition(),
             expiry: any_expiry(),
         }),
-        variant!(StringCommand::GetExpire { key: key(), at: of(any::<u64>()) }),
+        variant!(StringCommand::GetExpire { key: key(), at: of(any::<u64>()), relative: any::<bool>() }),
     ]
 }
 
@@ -161,6 +167,7 @@ fn any_element_command() -> impl Strategy<Value = ElementCommand> {
             fields: fields(),
             at: of(any::<u64>()),
             condition: any_expiry_condition(),
+            relative: any::<bool>(),
         }),
         variant!(ElementCommand::Describe { of: kind(), key: key(), fields: fields() }),
         variant!(ElementCommand::Draw {
@@ -174,14 +181,14 @@ fn any_element_command() -> impl Strategy<Value = ElementCommand> {
 }
 
 fn any_hash_command() -> impl Strategy<Value = HashCommand> {
-    let (key, field) = (any_bytes, any_bytes);
+    let (key, field, at) = (any_bytes, any_bytes, of(any::<u64>()));
     let pairs = any_list((any_bytes(), any_bytes()));
     prop_oneof![
         variant!(HashCommand::Set { key: key(), fields: pairs, condition: any_condition(), expiry: any_expiry() }),
         variant!(HashCommand::Get { key: key(), fields: any_list(field()) }),
         variant!(HashCommand::Add { key: key(), field: field(), by: any::<i64>() }),
         variant!(HashCommand::AddFloat { key: key(), field: field(), by: any_bytes() }),
-        variant!(HashCommand::GetExpire { key: key(), fields: any_list(field()), at: of(any::<u64>()) }),
+        variant!(HashCommand::GetExpire { key: key(), fields: any_list(field()), at: at, relative: any::<bool>() }),
         variant!(HashCommand::Take { key: key(), fields: any_list(field()) }),
     ]
 }
@@ -420,6 +427,7 @@ fn golden_keys() -> Proposal {
         fields: vec![member.clone()],
         at: Some(0),
         condition: ExpiryCondition::Later,
+        relative: false,
     };
     let put = HashCommand::Set {
         key: key(),

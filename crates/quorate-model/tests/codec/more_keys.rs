@@ -51,10 +51,10 @@ fn golden_commands() -> Proposal {
         [KeyCommand::CountAll, KeyCommand::Flush, KeyCommand::Draw { seed: 300 }, KeyCommand::Measure { key: key() }];
     let values = [
         StringCommand::SetAll { strings, condition: Condition::Missing, expiry: Expiry::Keep },
-        StringCommand::GetExpire { key: key(), at },
+        StringCommand::GetExpire { key: key(), at, relative: false },
     ];
     let hashes = [
-        HashCommand::GetExpire { key: key(), fields: fields.clone(), at: None },
+        HashCommand::GetExpire { key: key(), fields: fields.clone(), at: None, relative: false },
         HashCommand::Take { key: key(), fields },
     ];
     let lists = [

@@ -1,7 +1,9 @@
 //! Commands on the expiry of fields of hashes.
 
 use bytes::Bytes;
-use quorate_keys::{Collection, Condition, ElementCommand, ExpiryCondition, HashCommand, KeysCommand, KeysReply, Kind};
+use quorate_keys::{
+    Collection, Condition, ElementCommand, Expiry, ExpiryCondition, HashCommand, KeysCommand, KeysReply, Kind,
+};
 
 use super::times::{self, Clock, MILLISECONDS, MILLISECONDS_AT, SECONDS, SECONDS_AT, When, time_of};
 use crate::args::{Args, Planned};
@@ -62,22 +64,23 @@ fn expires(args: &mut Args, clock: Clock) -> Planned {
     })
 }
 
-fn change(key: Bytes, fields: Vec<Bytes>, at: Option<u64>, condition: ExpiryCondition) -> KeysCommand {
-    KeysCommand::Element(ElementCommand::Expire { of: Collection::Hash, key, fields, at, condition })
+fn change(key: Bytes, fields: Vec<Bytes>, expiry: Expiry, condition: ExpiryCondition) -> KeysCommand {
+    let (of, (at, relative)) = (Collection::Hash, time_of(expiry));
+    KeysCommand::Element(ElementCommand::Expire { of, key, fields, at, condition, relative })
 }
 
 fn expire(args: &mut Args, clock: Clock) -> Planned {
     let (key, word) = (args.next()?, args.next()?);
     let (condition, fields) = (times::condition(args)?, fields(args, Refusal::FieldCount)?);
-    let at = Some(clock.not_before(&word, args)?);
-    args.plan(change(key, fields, at, condition), replies::changes(0))
+    let expiry = clock.not_before(&word, args)?;
+    args.plan(change(key, fields, expiry, condition), replies::changes(0))
 }
 
 fn persist(args: &mut Args) -> Planned {
     let key = args.next()?;
     let mismatch = if args.has("FIELDS") { Refusal::FieldCount } else { Refusal::Syntax };
     let fields = fields(args, mismatch)?;
-    args.plan(change(key, fields, None, ExpiryCondition::Always), replies::changes(-1))
+    args.plan(change(key, fields, Expiry::Never, ExpiryCondition::Always), replies::changes(-1))
 }
 
 fn get_delete(args: &mut Args) -> Planned {
@@ -94,7 +97,10 @@ fn get_expire(args: &mut Args) -> Planned {
         Err(refusal) => return args.refuse_after(key, Kind::Hash, Frame::error(&refusal), refusal),
     };
     let command = match expiry {
-        Some(expiry) => HashCommand::GetExpire { key, fields, at: time_of(expiry) },
+        Some(expiry) => {
+            let (at, relative) = time_of(expiry);
+            HashCommand::GetExpire { key, fields, at, relative }
+        }
         None => HashCommand::Get { key, fields },
     };
     args.plan(KeysCommand::Hash(command), replies::values)

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use quorate_keys::{Condition, KeyCommand, KeyInfo, KeysCommand, KeysReply, Kind, Space};
 
-use super::times::{self, Clock, MILLISECONDS, MILLISECONDS_AT, SECONDS, SECONDS_AT};
+use super::times::{self, Clock, MILLISECONDS, MILLISECONDS_AT, SECONDS, SECONDS_AT, time_of};
 use crate::args::{Args, Planned};
 use crate::error::Refusal;
 use crate::frame::Frame;
@@ -134,13 +134,13 @@ fn expire(args: &mut Args, clock: Clock) -> Planned {
     let key = args.next()?;
     let word = args.next()?;
     let condition = times::condition(args)?;
-    let at = Some(clock.time(&word, args)?);
-    args.plan(KeysCommand::Key(KeyCommand::Expire { key, at, condition }), replies::count)
+    let (at, relative) = time_of(clock.time(&word, args)?);
+    args.plan(KeysCommand::Key(KeyCommand::Expire { key, at, condition, relative }), replies::count)
 }
 
 fn persist(args: &mut Args) -> Planned {
     let key = args.next()?;
-    let command = KeyCommand::Expire { key, at: None, condition: Default::default() };
+    let command = KeyCommand::Expire { key, at: None, condition: Default::default(), relative: false };
     args.plan(KeysCommand::Key(command), replies::count)
 }
 

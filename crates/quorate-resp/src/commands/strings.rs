@@ -104,7 +104,7 @@ fn set_missing(args: &mut Args) -> Planned {
 
 fn set_for(args: &mut Args, clock: Clock) -> Planned {
     let (key, word, value) = (args.next()?, args.next()?, args.next()?);
-    let expiry = Expiry::At(clock.later(&word, args)?);
+    let expiry = clock.later(&word, args)?;
     args.plan(set_to(key, value, Condition::Always, expiry, false), replies::ok)
 }
 
@@ -123,7 +123,10 @@ fn get_expire(args: &mut Args) -> Planned {
     let when = if args.option("PERSIST") { Some(When::Never) } else { When::read(args)? };
     args.end()?;
     let command = match when {
-        Some(when) => StringCommand::GetExpire { key, at: time_of(when.expiry(args, Clock::later)?) },
+        Some(when) => {
+            let (at, relative) = time_of(when.expiry(args, Clock::later)?);
+            StringCommand::GetExpire { key, at, relative }
+        }
         None => StringCommand::Get { key },
     };
     args.plan(KeysCommand::String(command), replies::value)

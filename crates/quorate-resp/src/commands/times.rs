@@ -31,28 +31,29 @@ const CLOCKS: &[(&str, Clock)] =
     &[("EX", SECONDS), ("PX", MILLISECONDS), ("EXAT", SECONDS_AT), ("PXAT", MILLISECONDS_AT)];
 
 impl Clock {
-    /// Reads a time, in nanoseconds since 1970. One before 1970 is 0, and one that is too late to be stored is the last
-    /// that can be.
-    pub fn time(self, word: &[u8], args: &Args) -> Result<u64, Refusal> {
-        let number = integer(word).ok_or(Refusal::NotInteger)?;
+    /// Reads when something expires. A time before now, or before 1970, is now or 1970, and one that is too late to be
+    /// stored is the last that can be.
+    pub fn time(self, word: &[u8], args: &Args) -> Result<Expiry, Refusal> {
+        let units = integer(word).ok_or(Refusal::NotInteger)?.checked_mul(self.milliseconds);
+        let units = units.ok_or(Refusal::Expiry(args.name))?;
+        // Redis adds the time of the node, and refuses what overflows.
         let since = if self.is_relative { args.moment.now / MILLISECOND } else { 0 };
-        let units = number.checked_mul(self.milliseconds);
-        let time = units.and_then(|units| units.checked_add_unsigned(since)).ok_or(Refusal::Expiry(args.name))?;
-        let time = u64::try_from(time).unwrap_or(0).saturating_mul(MILLISECOND);
-        Ok(time.min(quorate_keys::limits::TIME_MAX))
+        units.checked_add_unsigned(since).ok_or(Refusal::Expiry(args.name))?;
+        let nanos = u64::try_from(units).unwrap_or(0).saturating_mul(MILLISECOND).min(quorate_keys::limits::TIME_MAX);
+        Ok(if self.is_relative { Expiry::In(nanos) } else { Expiry::At(nanos) })
     }
 
     /// Reads a time that is not before now, or 1970.
-    pub fn not_before(self, word: &[u8], args: &Args) -> Result<u64, Refusal> {
+    pub fn not_before(self, word: &[u8], args: &Args) -> Result<Expiry, Refusal> {
         self.at_least(0, word, args)
     }
 
     /// Reads a time that is after now, or 1970.
-    pub fn later(self, word: &[u8], args: &Args) -> Result<u64, Refusal> {
+    pub fn later(self, word: &[u8], args: &Args) -> Result<Expiry, Refusal> {
         self.at_least(1, word, args)
     }
 
-    fn at_least(self, least: i64, word: &[u8], args: &Args) -> Result<u64, Refusal> {
+    fn at_least(self, least: i64, word: &[u8], args: &Args) -> Result<Expiry, Refusal> {
         let number = integer(word).ok_or(Refusal::NotInteger)?;
         if number < least { Err(Refusal::Expiry(args.name)) } else { self.time(word, args) }
     }
@@ -88,19 +89,23 @@ impl When {
     pub fn expiry(
         &self,
         args: &Args,
-        time: fn(Clock, &[u8], &Args) -> Result<u64, Refusal>,
+        time: fn(Clock, &[u8], &Args) -> Result<Expiry, Refusal>,
     ) -> Result<Expiry, Refusal> {
         match self {
             Self::Keep => Ok(Expiry::Keep),
             Self::Never => Ok(Expiry::Never),
-            Self::At(clock, word) => Ok(Expiry::At(time(*clock, word, args)?)),
+            Self::At(clock, word) => time(*clock, word, args),
         }
     }
 }
 
-/// Returns when something expires that was read by [`When`].
-pub fn time_of(expiry: Expiry) -> Option<u64> {
-    if let Expiry::At(at) = expiry { Some(at) } else { None }
+/// Returns the time of an expiry, none for never, and whether it counts from the stamp of the entry.
+pub fn time_of(expiry: Expiry) -> (Option<u64>, bool) {
+    match expiry {
+        Expiry::Never | Expiry::Keep => (None, false),
+        Expiry::At(at) => (Some(at), false),
+        Expiry::In(nanos) => (Some(nanos), true),
+    }
 }
 
 /// Reads the conditions of an expiry, to the end of the arguments.

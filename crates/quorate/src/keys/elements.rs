@@ -61,13 +61,13 @@ macro_rules! collection {
                 fields: impl IntoIterator<Item = B>,
                 when: impl Into<When>,
             ) -> KeysCall<Vec<Change>> {
-                let at = Some(self.keys.time(when.into()));
-                self.set_expiry(all(fields), at)
+                let (at, relative) = when.into().nanos();
+                self.set_expiry(all(fields), Some(at), relative)
             }
 
             /// Lets fields no longer expire. Returns for each what became of it.
             pub fn persist<B: IntoBytes>(&self, fields: impl IntoIterator<Item = B>) -> KeysCall<Vec<Change>> {
-                self.set_expiry(all(fields), None)
+                self.set_expiry(all(fields), None, false)
             }
 
             /// Returns for each field the version of its last change, and when it expires.
@@ -85,9 +85,9 @@ macro_rules! collection {
                 self.keys.run(ElementCommand::Draw { of: $of, key, count, repeats: false, seed })
             }
 
-            fn set_expiry(&self, fields: Vec<Bytes>, at: Option<u64>) -> KeysCall<Vec<Change>> {
+            fn set_expiry(&self, fields: Vec<Bytes>, at: Option<u64>, relative: bool) -> KeysCall<Vec<Change>> {
                 let (key, condition) = (self.key.clone(), ExpiryCondition::Always);
-                self.keys.run(ElementCommand::Expire { of: $of, key, fields, at, condition })
+                self.keys.run(ElementCommand::Expire { of: $of, key, fields, at, condition, relative })
             }
         }
     };
@@ -138,7 +138,7 @@ impl Set {
         members: impl IntoIterator<Item = B>,
         when: impl Into<When>,
     ) -> KeysCall<u64> {
-        let expiry = Expiry::At(self.keys.time(when.into()));
+        let expiry = when.into().into();
         self.keys.run(SetCommand::Add { key: self.key.clone(), members: all(members), expiry })
     }
 

@@ -42,14 +42,14 @@ impl Keys {
 
     /// Lets a key expire if a condition holds, and returns whether it did.
     pub fn expire_if(&self, key: impl IntoBytes, when: impl Into<When>, condition: ExpiryCondition) -> KeysCall<bool> {
-        let at = Some(self.time(when.into()));
-        self.run(KeyCommand::Expire { key: key.into_bytes(), at, condition })
+        let (at, relative) = when.into().nanos();
+        self.run(KeyCommand::Expire { key: key.into_bytes(), at: Some(at), condition, relative })
     }
 
     /// Lets a key no longer expire, and returns whether it would have.
     pub fn persist(&self, key: impl IntoBytes) -> KeysCall<bool> {
         let condition = ExpiryCondition::Always;
-        self.run(KeyCommand::Expire { key: key.into_bytes(), at: None, condition })
+        self.run(KeyCommand::Expire { key: key.into_bytes(), at: None, condition, relative: false })
     }
 
     /// Gives a key another name, replaces a key that has it, and returns whether there was one to rename.

@@ -50,8 +50,7 @@ impl<T: FromReply> Put<T> {
 
     /// Lets it expire: the key, or each of the fields.
     pub fn expires(self, when: impl Into<When>) -> Self {
-        let expiry = Expiry::At(self.keys.time(when.into()));
-        Self { expiry, ..self }
+        Self { expiry: when.into().into(), ..self }
     }
 
     /// Lets it expire when it did before.

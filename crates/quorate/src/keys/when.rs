@@ -2,12 +2,13 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use quorate_model::keys::Expiry;
 use quorate_model::keys::limits::TIME_MAX;
 
 /// When something expires: after a time, or at a time. Methods take a [`Duration`] or a [`SystemTime`] for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// After a time, by the clock of this process.
+    /// After a time, which counts from the moment at which the write takes effect.
     In(Duration),
     /// At a time.
     At(SystemTime),
@@ -26,13 +27,22 @@ impl From<SystemTime> for When {
 }
 
 impl When {
-    /// Returns the time in nanoseconds since 1970, when it is `now`. One that is too late to be stored is the latest.
-    pub(super) fn after(self, now: u64) -> u64 {
-        let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-        let time = match self {
-            Self::In(duration) => now.saturating_add(nanos(duration)),
-            Self::At(time) => time.duration_since(UNIX_EPOCH).map_or(0, nanos),
-        };
-        time.min(TIME_MAX)
+    /// Returns the nanoseconds since 1970, or since the stamp of the entry, and whether it is the latter. A time that is
+    /// too late to be stored is the latest.
+    pub(super) fn nanos(self) -> (u64, bool) {
+        let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX).min(TIME_MAX);
+        match self {
+            Self::In(duration) => (nanos(duration), true),
+            Self::At(time) => (time.duration_since(UNIX_EPOCH).map_or(0, nanos), false),
+        }
+    }
+}
+
+impl From<When> for Expiry {
+    fn from(when: When) -> Self {
+        match when.nanos() {
+            (nanos, true) => Self::In(nanos),
+            (nanos, false) => Self::At(nanos),
+        }
     }
 }

@@ -180,6 +180,22 @@ fn what_has_expired_is_swept_by_ticks_and_by_other_entries() {
 }
 
 #[test]
+fn an_expiry_may_count_from_the_stamp_of_its_entry() {
+    let mut node = Node::new();
+    let hour = 3600 * SECOND;
+    node.propose(&alone(set("a", "1", Expiry::In(2 * hour)))).unwrap();
+    let (at, condition) = (Some(hour), quorate_keys::ExpiryCondition::Always);
+    node.propose(&alone(set("b", "1", Expiry::Never))).unwrap();
+    let expire = KeyCommand::Expire { key: "b".into(), at, condition, relative: true };
+    node.propose(&alone(KeysCommand::Key(expire))).unwrap();
+    assert_eq!(node.applier().applied().due, Some(START + 3 * hour));
+    let found = |node: &mut Node| reply(&node.propose(&alone(get("b"))));
+    assert_eq!(node.next, 4);
+    assert_eq!(found(&mut node), KeysReply::Missing);
+    assert_eq!(node.applier().applied().due, None);
+}
+
+#[test]
 fn keys_leave_the_last_rowid_of_sql_alone() {
     let mut node = Node::with(&["CREATE TABLE t (a)", "INSERT INTO t (rowid) VALUES (70)"]);
     let commands = vec![
