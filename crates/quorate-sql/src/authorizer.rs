@@ -115,6 +115,8 @@ struct Seen {
     calls: u32,
     drops: bool,
     alters: bool,
+    /// Whether a query reads keys.
+    reads_keys: bool,
     shadows: BTreeSet<String>,
 }
 
@@ -148,7 +150,7 @@ impl Gate {
             seen.refusal = None;
             seen.effects = Effects::default();
             seen.calls = 0;
-            (seen.drops, seen.alters) = (false, false);
+            (seen.drops, seen.alters, seen.reads_keys) = (false, false, false);
         }
     }
 
@@ -160,6 +162,11 @@ impl Gate {
     /// Returns the effects of the statement that was prepared since [`Gate::enter`].
     pub fn effects(&self) -> Effects {
         self.seen().effects
+    }
+
+    /// Returns whether the query that was prepared since [`Gate::enter`] reads the store's views of keys.
+    pub(crate) fn reads_keys(&self) -> bool {
+        self.seen().reads_keys
     }
 
     /// Sets the names of the shadow tables, in lower case: commands may not read them.
@@ -187,6 +194,7 @@ impl Gate {
         if mode == Mode::Command {
             rules::note(&access, &mut seen);
         }
+        seen.reads_keys |= mode == Mode::Query && rules::is_of_view(&access);
         if rules::is_left_out(&access, &seen) {
             return Answer::Skip;
         }

@@ -27,6 +27,7 @@ mod ffi;
 pub mod backup;
 pub mod capture;
 pub mod checkpoint;
+pub mod cluster_time;
 pub mod connection;
 pub mod error;
 pub mod extensions;

@@ -45,6 +45,7 @@ pub use stream::RowStream;
 pub use suspicion::ReadFaults;
 pub(crate) use suspicion::Suspicions;
 
+use crate::cluster_time::ClusterTime;
 use crate::generation::{Generation, Generations};
 use crate::query::Rows;
 use crate::slow::SlowLog;
@@ -67,6 +68,7 @@ struct Shared {
     options: ReaderOptions,
     slow: SlowLog,
     suspicions: Arc<Suspicions>,
+    time: Arc<ClusterTime>,
     /// Cancelled when the readers are closed.
     closing: Cancel,
 }
@@ -74,11 +76,17 @@ struct Shared {
 impl Readers {
     /// Readers of a store. Connections are opened when they are needed. `signal` is woken when a failed read raises a
     /// suspicion about the files.
-    pub(crate) fn new(generations: Arc<Generations>, options: ReaderOptions, slow: SlowLog, signal: &Signal) -> Self {
+    pub(crate) fn new(
+        generations: Arc<Generations>,
+        options: ReaderOptions,
+        slow: SlowLog,
+        time: Arc<ClusterTime>,
+        signal: &Signal,
+    ) -> Self {
         let (suspicions, closing) = (Arc::new(Suspicions::with_signal(signal)), Cancel::new());
-        let pool = Pool::new(generations.current(), &options, slow.clone(), &suspicions, &closing);
+        let pool = Pool::new(generations.current(), &options, slow.clone(), &suspicions, &time, &closing);
         let (pool, switching) = (ArcSwap::from_pointee(pool), Mutex::default());
-        Self(Arc::new(Shared { generations, pool, switching, options, slow, suspicions, closing }))
+        Self(Arc::new(Shared { generations, pool, switching, options, slow, suspicions, time, closing }))
     }
 
     /// Failed reads for which the files of the database may be the cause.
@@ -104,8 +112,8 @@ impl Readers {
         if self.0.pool.load().generation_number() == self.0.generations.number() {
             return;
         }
-        let Shared { generations, options, slow, suspicions, closing, .. } = &*self.0;
-        let next = Pool::new(generations.current(), options, slow.clone(), suspicions, closing);
+        let Shared { generations, options, slow, suspicions, time, closing, .. } = &*self.0;
+        let next = Pool::new(generations.current(), options, slow.clone(), suspicions, time, closing);
         self.0.pool.swap(Arc::new(next)).retire();
     }
 
@@ -136,20 +144,14 @@ impl Readers {
         self.aside(env, limits, move |reader, allowance| reader.query(&statement, None, &kept, allowance)).await
     }
 
-    /// Runs a command on keys that only reads, at the time `now`: on the calling thread if it is short, otherwise on a
-    /// thread for blocking work. Dropping the future ends it.
-    pub async fn keys(
-        &self,
-        env: &Env,
-        command: &SpaceCommand,
-        now: u64,
-        limits: &ReadLimits,
-    ) -> Result<KeysReply, ReadError> {
-        if let Some(reply) = self.try_inline(limits, |reader, allowance| reader.keys(command, now, allowance)) {
+    /// Runs a command on keys that only reads, at the time of the cluster: on the calling thread if it is short,
+    /// otherwise on a thread for blocking work. Dropping the future ends it.
+    pub async fn keys(&self, env: &Env, command: &SpaceCommand, limits: &ReadLimits) -> Result<KeysReply, ReadError> {
+        if let Some(reply) = self.try_inline(limits, |reader, allowance| reader.keys(command, allowance)) {
             return reply;
         }
         let command = command.clone();
-        self.aside(env, limits, move |reader, allowance| reader.keys(&command, now, allowance)).await
+        self.aside(env, limits, move |reader, allowance| reader.keys(&command, allowance)).await
     }
 
     /// Reads on the calling thread, unless no reader is free or it takes long.

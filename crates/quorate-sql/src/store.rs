@@ -139,6 +139,11 @@ impl SqlStore {
         &self.shared().validator
     }
 
+    /// The cluster's time, by which reads judge what has expired, in nanoseconds since 1970.
+    pub fn cluster_time(&self) -> u64 {
+        self.shared().time.now()
+    }
+
     /// The current generation. The caller keeps its files in place while it holds the `Arc`.
     pub fn generation(&self) -> Arc<Generation> {
         self.shared().generations.current()

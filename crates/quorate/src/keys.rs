@@ -31,8 +31,8 @@
 //!
 //! - What only reads is answered at the level of the handle, and takes no entry of the log; all else is a write,
 //!   exactly once.
-//! - What has expired does not exist, for any command. A read takes the clock of the node that answers it, a write the
-//!   stamp of its entry.
+//! - What has expired does not exist, for any command. A write takes the stamp of its entry, a read the cluster's time:
+//!   the stamp of what its node has applied, plus what has passed since.
 
 use std::time::Duration;
 

@@ -268,7 +268,7 @@ fn write(access: &Access<'_>, mode: Mode, seen: &Seen) -> Result<(), Refusal> {
 
 /// Returns whether a view of the store is read, or the data under it. A common table expression with the name of a view
 /// may read these too, which does no harm: they are equal on all nodes.
-fn is_of_view(access: &Access<'_>) -> bool {
+pub(super) fn is_of_view(access: &Access<'_>) -> bool {
     let is_data = |table: &str| is_reserved(table) && !is_bookkeeping(table);
     access.first.is_some_and(is_view) || access.accessor.is_some_and(is_view) && access.first.is_some_and(is_data)
 }

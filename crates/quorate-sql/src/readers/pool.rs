@@ -19,6 +19,7 @@ use super::held::Held;
 use super::limits::{Age, Cancel, ReaderOptions};
 use super::reader::Reader;
 use super::suspicion::Suspicions;
+use crate::cluster_time::ClusterTime;
 use crate::generation::Generation;
 use crate::slow::SlowLog;
 
@@ -31,6 +32,7 @@ pub(super) struct Pool {
     cache_bytes: u32,
     slow: SlowLog,
     suspicions: Arc<Suspicions>,
+    time: Arc<ClusterTime>,
     closing: Cancel,
     generation: Arc<Generation>,
 }
@@ -53,6 +55,7 @@ impl Pool {
         options: &ReaderOptions,
         slow: SlowLog,
         suspicions: &Arc<Suspicions>,
+        time: &Arc<ClusterTime>,
         closing: &Cancel,
     ) -> Self {
         Self {
@@ -63,6 +66,7 @@ impl Pool {
             cache_bytes: options.cache_bytes,
             slow,
             suspicions: Arc::clone(suspicions),
+            time: Arc::clone(time),
             closing: closing.clone(),
             generation,
         }
@@ -109,7 +113,8 @@ impl Pool {
 
     fn open_reader(&self) -> Result<Reader, ReadError> {
         let slow = self.slow.clone();
-        let reader = Reader::open(&self.generation, self.cache_bytes, slow, &self.suspicions, &self.closing);
+        let reader =
+            Reader::open(&self.generation, self.cache_bytes, slow, &self.suspicions, &self.time, &self.closing);
         let reader = reader.inspect_err(|error| self.suspicions.note(&self.generation, error, None))?;
         let mut guards = lock(&self.guards);
         guards.retain(|guard| guard.strong_count() > 0);

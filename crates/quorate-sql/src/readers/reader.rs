@@ -18,6 +18,7 @@ use super::guard::{Allowance, Guard, INLINE_TIME, TICK_STEPS, Trip};
 use super::limits::{CHUNK_BYTES, CHUNK_ROWS, Cancel, ReadLimits};
 use super::suspicion::Suspicions;
 use crate::authorizer::{self, Gate, Mode, rules};
+use crate::cluster_time::ClusterTime;
 use crate::connection;
 use crate::determinism::random::Random;
 use crate::ffi::database::{Database, Prepared};
@@ -47,6 +48,7 @@ pub(super) struct Reader {
     database: Database<Known>,
     generation: Arc<Generation>,
     suspicions: Arc<Suspicions>,
+    time: Arc<ClusterTime>,
     temp: Arc<Temp>,
     cache_bytes: u32,
     guard: Arc<Guard>,
@@ -74,6 +76,8 @@ struct Known {
     /// Whether it must be prepared again for each run. It may be a PRAGMA, or it is an EXPLAIN, which SQLite runs
     /// without checking the schema, so it may refer to a schema that no longer exists.
     is_always_reprepared: bool,
+    /// Whether it reads keys, and so sees the cluster's time.
+    reads_keys: bool,
 }
 
 /// The columns of a statement's result.
@@ -125,6 +129,7 @@ impl Reader {
         cache_bytes: u32,
         slow: SlowLog,
         suspicions: &Arc<Suspicions>,
+        time: &Arc<ClusterTime>,
         closing: &Cancel,
     ) -> Result<Self, ReadError> {
         let (connection, generation) = connection::open_reader(generation, cache_bytes)?.into_parts();
@@ -139,12 +144,14 @@ impl Reader {
         let gate = authorizer::install_reader(&connection)?;
         let interrupt = Arc::new(connection.get_interrupt_handle());
         let database = Database::new(connection);
-        let (suspicions, temp) = (Arc::clone(suspicions), Temp::of_reader(generation.temp()));
+        let (suspicions, time) = (Arc::clone(suspicions), Arc::clone(time));
+        let temp = Temp::of_reader(generation.temp());
         let (paused, has_snapshot, streams) = (None, false, 0);
         Ok(Self {
             database,
             generation,
             suspicions,
+            time,
             temp,
             cache_bytes,
             guard,
@@ -182,16 +189,15 @@ impl Reader {
         rows.inspect_err(|error| self.suspicions.note(&self.generation, error, Some((statement, stamp))))
     }
 
-    /// Runs a command on keys that only reads, at the time `now`. Returns `None` if a first try reached its limit.
+    /// Runs a command on keys that only reads, at the cluster's time. Returns `None` if a first try reached its limit.
     pub(super) fn keys(
         &mut self,
         SpaceCommand { space, command }: &SpaceCommand,
-        now: u64,
         allowance: Allowance,
     ) -> Result<Option<KeysReply>, ReadError> {
         // The limits of the command and the guard bound its work. A transaction that an error leaves open ends with the
         // use of the reader.
-        let mut context = Context::new(now, Version::default(), u64::MAX);
+        let mut context = Context::new(self.time.now(), Version::default(), u64::MAX);
         let reply = self.guarded(KEYS, allowance, |reader| {
             reader.end_paused();
             reader.own(|database| {
@@ -285,7 +291,10 @@ impl Reader {
     /// The statement of a stream, paused at its row.
     fn resume(&mut self, stream: u64) -> Result<Prepared<'_, Known>, ReadError> {
         let paused = self.paused.take_if(|paused| paused.stream == stream);
-        paused.and_then(|paused| self.database.get(&paused.sql)).ok_or(ReadError::Cancelled)
+        let prepared = paused.and_then(|paused| self.database.get(&paused.sql)).ok_or(ReadError::Cancelled)?;
+        let time = &self.time;
+        clock::set_of_query(prepared.note().reads_keys.then(|| time.now()));
+        Ok(prepared)
     }
 
     /// Runs `f`, which runs a statement, under the guard and the gate, and translates the errors that these two cause.
@@ -309,6 +318,7 @@ impl Reader {
         let result = stack::for_query(|| usage::contain(|| f(self))).map_err(usage::explain);
         let result = result.and_then(|value| usage::check().map(|()| value));
         drop(scope);
+        clock::set_of_query(None);
         let (trip, took) = self.guard.disarm();
         if trip != Some(Trip::Inline) {
             self.slow.query(took, sql);
@@ -337,6 +347,8 @@ impl Reader {
             self.prepare(sql)?;
         }
         let mut prepared = self.database.get(sql).ok_or(ReadError::Cancelled)?;
+        let time = &self.time;
+        clock::set_of_query(prepared.note().reads_keys.then(|| time.now()));
         let parameters = Arc::clone(&prepared.note().parameters);
         parameters.check(statement)?;
         for (number, value) in parameters.numbers(statement).zip(&statement.params) {
@@ -351,7 +363,9 @@ impl Reader {
     /// of its parser may come from a schema that has changed since.
     fn prepare(&mut self, sql: &str) -> Result<(), ReadError> {
         self.gate.enter(Mode::Query);
-        let prepared = self.database.prepare(sql, |prepared| known(prepared, sql));
+        let gate = Arc::clone(&self.gate);
+        let known = |prepared: &rusqlite::Statement<'_>| known(prepared, sql, &gate);
+        let prepared = self.database.prepare(sql, known);
         // An open transaction has already loaded the schema that it sees.
         if !matches!(prepared, Err(ReadError::Failed(_))) || !self.database.connection().is_autocommit() {
             return prepared;
@@ -360,7 +374,7 @@ impl Reader {
             database.execute("BEGIN", [])?;
             database.first_row(APPLIED_INDEX, [], |_| Ok(()))
         })?;
-        self.database.prepare(sql, |prepared| known(prepared, sql))
+        self.database.prepare(sql, known)
     }
 
     /// Makes SQLite and virtual tables load the present schema and state, in a transaction that lasts as long as this
@@ -418,7 +432,7 @@ fn refused(reason: String) -> ReadError {
     Failure::new(FailureKind::Refused, reason).into()
 }
 
-fn known(statement: &rusqlite::Statement<'_>, sql: &str) -> Result<Known, ReadError> {
+fn known(statement: &rusqlite::Statement<'_>, sql: &str, gate: &Gate) -> Result<Known, ReadError> {
     if !statement.readonly() && statement.is_explain() == 0 {
         return Err(ReadError::Writes);
     }
@@ -427,6 +441,7 @@ fn known(statement: &rusqlite::Statement<'_>, sql: &str) -> Result<Known, ReadEr
         parameters,
         columns: Columns::default(),
         is_always_reprepared: is_pragma(sql) || statement.is_explain() != 0,
+        reads_keys: gate.reads_keys(),
     })
 }
 

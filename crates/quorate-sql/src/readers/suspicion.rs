@@ -20,6 +20,7 @@ use super::error::ReadError;
 use super::guard::Allowance;
 use super::limits::{Cancel, ReadLimits};
 use super::reader::{Progress, Reader, StreamQuery};
+use crate::cluster_time::ClusterTime;
 use crate::generation::Generation;
 use crate::slow::SlowLog;
 
@@ -140,7 +141,8 @@ impl Suspicions {
 /// Repeats the failed read on a new connection.
 fn read_again(generation: &Arc<Generation>, suspicion: Suspicion, closing: &Cancel) -> Result<(), ReadError> {
     let suspicions = Arc::<Suspicions>::default();
-    let mut reader = Reader::open(generation, CACHE_BYTES, SlowLog::new(Duration::ZERO), &suspicions, closing)?;
+    let (slow, time) = (SlowLog::new(Duration::ZERO), Arc::new(ClusterTime::new(0)));
+    let mut reader = Reader::open(generation, CACHE_BYTES, slow, &suspicions, &time, closing)?;
     reader.begin()?;
     let Some((statement, stamp)) = suspicion.query else { return Ok(()) };
     let limits = ReadLimits { rows: usize::MAX, bytes: usize::MAX, timeout: RECHECK_MAX, cancel: None };

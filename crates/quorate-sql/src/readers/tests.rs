@@ -12,6 +12,7 @@ use quorate_model::{Applied, LogId, Statement, StoreIdentity, Value};
 use rusqlite::Connection;
 
 use super::*;
+use crate::cluster_time::ClusterTime;
 use crate::connection;
 use crate::extensions::Extensions;
 use crate::generation::Generations;
@@ -54,7 +55,13 @@ fn fixture_with(options: ReaderOptions) -> Fixture {
     let writer = connection::open_writer(&generations.current(), 8 << 20).unwrap();
     fill(&writer, 10);
     Fixture {
-        readers: Readers::new(Arc::clone(&generations), options, SlowLog::default(), &Signal::new()),
+        readers: Readers::new(
+            Arc::clone(&generations),
+            options,
+            SlowLog::default(),
+            Arc::new(ClusterTime::new(0)),
+            &Signal::new(),
+        ),
         writer,
         generations,
         _dir: dir,

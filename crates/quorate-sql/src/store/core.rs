@@ -50,6 +50,11 @@ impl Core {
         self.applier.applied()
     }
 
+    /// The latest stamp of the entries that were applied.
+    pub(crate) fn now(&self) -> u64 {
+        self.applier.row().now
+    }
+
     /// The applier, for dry runs and comparisons.
     pub(crate) fn applier(&mut self) -> &mut Applier {
         &mut self.applier

@@ -16,6 +16,7 @@ use super::queue::Queue;
 use super::turn::WriterLock;
 use super::verify::Verifications;
 use crate::checkpoint::Gate;
+use crate::cluster_time::ClusterTime;
 use crate::generation::Generations;
 use crate::metrics::StoreMetrics;
 use crate::options::StoreOptions;
@@ -95,6 +96,8 @@ pub(crate) struct Shared {
     stop: AtomicU8,
     /// Lets other threads observe the writer's statements and interrupt them.
     pub(crate) supervision: Arc<Supervision>,
+    /// The cluster's time, which follows the stamps of what is published.
+    pub(crate) time: Arc<ClusterTime>,
     // Declared in this order so that connections close before the generations and the lock on their directory.
     pub(crate) writer_lock: WriterLock<Option<Core>>,
     pub(crate) readers: Readers,
@@ -123,7 +126,8 @@ impl Shared {
         let generations = Arc::new(generations);
         let writer = Signal::new();
         let checkpointer = Signal::new();
-        let readers = Readers::new(Arc::clone(&generations), options.readers, options.slow.clone(), &checkpointer);
+        let (slow, time) = (options.slow.clone(), Arc::new(ClusterTime::new(core.now())));
+        let readers = Readers::new(Arc::clone(&generations), options.readers, slow, Arc::clone(&time), &checkpointer);
         let read_faults = readers.suspicions().counts();
         let metrics = StoreMetrics { slow: options.slow.clone(), read_faults, ..StoreMetrics::default() };
         core.note_sizes(&metrics);
@@ -150,6 +154,7 @@ impl Shared {
             archiver: watch::Sender::new(core.archiver()),
             stop: AtomicU8::new(Stop::Running as u8),
             supervision,
+            time,
             readers,
             validator: Validator::new(Arc::clone(&generations)),
             writer_lock: WriterLock::new(Some(core), writer.clone()),
@@ -205,9 +210,10 @@ impl Shared {
         }
     }
 
-    /// Publishes the rejections, the users and the archiver, which others read without the writer lock. Must be called
-    /// before the position is published: who knows the position of such a change finds the change made.
+    /// Publishes the time, the rejections, the users and the archiver, which others read without the writer lock. Must
+    /// be called before the position is published: who knows the position of such a change finds the change made.
     fn note_records(&self, core: &Core) {
+        self.time.applied(core.now());
         let mut known = lock(&self.rejections);
         if known.last() != core.rejected().last() {
             *known = core.rejected().to_vec();

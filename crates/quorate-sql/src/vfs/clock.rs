@@ -1,7 +1,8 @@
 //! The clock that SQLite uses.
 //!
 //! On a thread that applies entries it is the entry's stamp, and there is no local time zone: `'localtime'` and `'utc'`
-//! fail. Elsewhere it is the wall clock of the running task's [`Env`], or the machine's clock if there is no task.
+//! fail. In a query that reads keys it is the cluster's time. Elsewhere it is the wall clock of the running task's
+//! [`Env`], or the machine's clock if there is no task.
 //!
 //! Invariant: SQLite reads the clock once per statement, so a statement and its triggers see one time.
 
@@ -17,6 +18,7 @@ const MILLIS_PER_DAY: f64 = 86_400_000.0;
 
 thread_local! {
     static STAMP: Cell<Option<u64>> = const { Cell::new(None) };
+    static QUERY: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
 /// Sets the time that SQLite uses on this thread, in nanoseconds since 1970-01-01 UTC; `None` restores the usual clock.
@@ -25,6 +27,11 @@ thread_local! {
 /// Set the time before a statement is prepared and keep it until its last step.
 pub fn set(now: Option<u64>) {
     STAMP.set(now);
+}
+
+/// Sets the time that queries see on this thread unless there is a stamp; `None` restores the usual clock.
+pub(crate) fn set_of_query(now: Option<u64>) {
+    QUERY.set(now);
 }
 
 /// Returns whether this thread's clock is a stamp.
@@ -39,7 +46,8 @@ pub(crate) fn stamp() -> u64 {
 
 /// Returns the time as a Julian day in milliseconds, or `None` if the base VFS supplies it.
 pub(crate) fn julian_millis() -> Option<i64> {
-    let nanos = STAMP.get().or_else(|| Env::current().map(|env| env.unix_nanos()))?;
+    let set = STAMP.get().or_else(|| QUERY.get());
+    let nanos = set.or_else(|| Env::current().map(|env| env.unix_nanos()))?;
     let millis = i64::try_from(nanos / NANOS_PER_MILLI).unwrap_or(i64::MAX);
     Some(millis.saturating_add(UNIX_EPOCH_JULIAN_MILLIS))
 }

@@ -210,13 +210,13 @@ impl Gateway {
         }
     }
 
-    /// Answers a read of keys, at the time of this node's clock.
+    /// Answers a read of keys.
     async fn read_keys(&self, request: &ReadRequest, command: &SpaceCommand) -> Result<ReadAnswer, Error> {
         request.read.check_limits()?;
         // Soon after the founding of a cluster, or the upgrade of its last node, another attempt succeeds.
         self.check_level(request.read.level()).map_err(|failure| Error::Unavailable(failure.message.into()))?;
-        let (now, limits) = (self.env.unix_nanos(), request.limits.for_read());
-        Ok(ReadAnswer::Keys(self.store.readers().keys(&self.env, command, now, &limits).await?))
+        let reply = self.store.readers().keys(&self.env, command, &request.limits.for_read()).await?;
+        Ok(ReadAnswer::Keys(reply))
     }
 
     /// Takes a snapshot that meets a level, waiting for a free permit.

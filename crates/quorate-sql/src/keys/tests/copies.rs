@@ -6,7 +6,7 @@ use quorate_env::{Env, Instant};
 use quorate_model::keys::SpaceCommand;
 use quorate_model::{
     Applied, Command, ControlCommand, Entry, Failure, FailureKind, LogId, NodeId, Payload, Proposal, SqlCommand, Stamp,
-    StateMachine, codec,
+    StateMachine, Statement, codec,
 };
 
 use super::*;
@@ -55,8 +55,8 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(future)
 }
 
-fn read(store: &SqlStore, command: KeysCommand, now: u64) -> Result<KeysReply, ReadError> {
-    block_on(store.readers().keys(&Env::real(), &in_space(command), now, &ReadLimits::default()))
+fn read(store: &SqlStore, command: KeysCommand) -> Result<KeysReply, ReadError> {
+    block_on(store.readers().keys(&Env::real(), &in_space(command), &ReadLimits::default()))
 }
 
 #[test]
@@ -136,14 +136,44 @@ fn a_verification_compares_the_keys() {
 }
 
 #[test]
-fn readers_answer_commands_that_only_read_at_a_time() {
+fn readers_answer_commands_that_only_read() {
     let (_home, store) = with_keys();
-    assert_eq!(read(&store, get("string"), EXPIRY), Ok(KeysReply::Value("value".into())));
-    assert_eq!(read(&store, get("string"), EXPIRY + SECOND), Ok(KeysReply::Missing));
-    let count = KeysCommand::Key(KeyCommand::Count { key: "hash".into(), kind: Kind::Hash });
-    assert_eq!(read(&store, count.clone(), EXPIRY - 1), Ok(KeysReply::Count(2)));
-    assert_eq!(read(&store, count, EXPIRY), Ok(KeysReply::Count(0)));
-    let wrong = read(&store, get("list"), 1).unwrap_err();
+    assert_eq!(read(&store, get("string")), Ok(KeysReply::Value("value".into())));
+    let wrong = read(&store, get("list")).unwrap_err();
     assert!(matches!(wrong, ReadError::Failed(Failure { kind: FailureKind::WrongType, .. })), "{wrong}");
-    assert_eq!(read(&store, set("list", "x", Expiry::Never), 1), Err(ReadError::Writes));
+    assert_eq!(read(&store, set("list", "x", Expiry::Never)), Err(ReadError::Writes));
+}
+
+/// All expiries are in the past by the clock of this machine, and in the future by the stamps.
+#[test]
+fn reads_judge_by_the_stamps_and_the_time_since_and_not_by_a_wall_clock() {
+    let (_home, store) = with_keys();
+    let view = "CREATE VIEW mine AS SELECT key, type FROM quorate_keys";
+    let view = SqlCommand::Statement(Statement { sql: view.into(), ..Statement::default() });
+    apply(&store, vec![entry(2_006, view)]).unwrap();
+    let count = |sql: &'static str| {
+        let query = Statement { sql: sql.into(), ..Statement::default() };
+        store.readers().query_blocking(&query, &ReadLimits::default()).unwrap().iter().next().unwrap().get::<i64>(0)
+    };
+    let seen = || {
+        let fields = KeysCommand::Key(KeyCommand::Count { key: "hash".into(), kind: Kind::Hash });
+        let of_sql = ["SELECT count(*) FROM quorate_hashes", "SELECT count(*) FROM mine WHERE type <> 'list'"];
+        (read(&store, get("string")).unwrap(), read(&store, fields).unwrap(), of_sql.map(|sql| count(sql).unwrap()))
+    };
+    let at = |index, now| {
+        let bytes = codec::encode_proposal(&Proposal::new(None, Vec::new())).unwrap();
+        let log_id = LogId { term: 1, node: NodeId(1), index };
+        apply(&store, vec![Entry { log_id, payload: Payload::Proposal(Stamp { now, seed: 0 }, bytes) }]).unwrap();
+    };
+    assert_eq!(seen(), (KeysReply::Value("value".into()), KeysReply::Count(2), [2, 2_004]));
+    assert!(count("SELECT unixepoch()").unwrap() > 1_700_000_000, "other queries see the clock of the node");
+    // Time passes without an entry, up to the next millisecond for SQL.
+    at(2_007, EXPIRY - 1_000_000);
+    let end = Instant::now() + PATIENCE;
+    while count("SELECT count(*) FROM quorate_hashes").unwrap() > 0 {
+        assert!(Instant::now() < end);
+    }
+    assert_eq!(seen(), (KeysReply::Value("value".into()), KeysReply::Count(0), [0, 2_003]));
+    at(2_008, EXPIRY + SECOND);
+    assert_eq!(seen(), (KeysReply::Missing, KeysReply::Count(0), [0, 2_002]));
 }
