@@ -35,6 +35,9 @@ pub struct NodeProcess {
     /// The address of its HTTP server, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http_addr: Option<String>,
+    /// The address of its port for the clients of Redis, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resp_addr: Option<String>,
     /// The data directory of the node.
     pub data_dir: PathBuf,
 }
@@ -106,8 +109,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(ClusterFile::read(dir.path()).unwrap(), None);
 
-        let node =
-            NodeProcess { id: 1, pid: 7, peer_addr: "127.0.0.1:1".into(), http_addr: None, data_dir: "node-1".into() };
+        let peer_addr = "127.0.0.1:1".into();
+        let (http_addr, resp_addr) = (None, None);
+        let node = NodeProcess { id: 1, pid: 7, peer_addr, http_addr, resp_addr, data_dir: "node-1".into() };
         let file = ClusterFile { nodes: vec![node] };
         file.write(dir.path()).unwrap();
         assert_eq!(ClusterFile::read(dir.path()).unwrap(), Some(file.clone()));
@@ -126,7 +130,8 @@ mod tests {
     fn a_process_that_holds_no_lock_is_not_the_node() {
         let dir = tempfile::tempdir().unwrap();
         let data_dir = dir.path().to_owned();
-        let node = NodeProcess { id: 1, pid: std::process::id(), peer_addr: "h:1".into(), http_addr: None, data_dir };
+        let (pid, peer_addr, http_addr, resp_addr) = (std::process::id(), "h:1".into(), None, None);
+        let node = NodeProcess { id: 1, pid, peer_addr, http_addr, resp_addr, data_dir };
         assert!(!node.is_running());
         let lock = Env::real().disk().lock_dir(dir.path()).unwrap();
         assert!(node.is_running());

@@ -108,6 +108,7 @@ fn nodes(args: &InitArgs) -> Result<Vec<NewNode>> {
             addr: format!("127.0.0.1:{}", PORT.saturating_add(number)),
             http: format!("127.0.0.1:{}", HTTP_PORT.saturating_add(number)),
             sql: false,
+            redis: None,
             data_dir: format!("node-{}", number.saturating_add(1)).into(),
         };
         return Ok(numbers.map(node).collect());
@@ -119,7 +120,7 @@ fn nodes(args: &InitArgs) -> Result<Vec<NewNode>> {
         let free = (HTTP_PORT..).find(|port| taken.insert((machine.clone(), *port)));
         let port = free.ok_or_else(|| Error::new(format!("{machine} has no port left for HTTP")))?;
         let (name, addr, data_dir) = (name.clone(), addr.clone(), name.into());
-        Ok(NewNode { name, addr, http: format!("127.0.0.1:{port}"), sql: false, data_dir })
+        Ok(NewNode { name, addr, http: format!("127.0.0.1:{port}"), sql: false, redis: None, data_dir })
     };
     args.members.iter().map(node).collect()
 }

@@ -5,12 +5,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use clap::Args;
-use quorate::{Ended, Node, config, config::ConfigError, types::StoreFault};
+use quorate::{Ended, Node, TlsConfig, config, config::ConfigError, types::StoreFault};
 use quorate_backup::rehearsals::{self, Rehearsals};
 use quorate_backup::schedule::{self, Plan, State};
 use quorate_http::Options;
 use quorate_server::http::HttpServer;
-use quorate_server::{ServerConfig, http};
+use quorate_server::resp::RespServer;
+use quorate_server::{ServerConfig, http, resp};
 use rustix::fs::Mode;
 use rustix::process::umask;
 use tokio::sync::oneshot;
@@ -58,13 +59,8 @@ pub async fn run(args: &ServeArgs) -> Result<()> {
     let mut stop = Stop::take(args.until_stdin_closes)?;
     // SQLite creates some files itself, with the permissions that the umask allows.
     umask(Mode::RWXG | Mode::RWXO);
-    let http = match &config.http_listen {
-        Some(addr) => {
-            let served = http::serve(addr, config.http_certificates()).await;
-            Some(served.context(|| "the server can't start; check 'http.listen' and 'tls' in the configuration")?)
-        }
-        None => None,
-    };
+    let http = open_http(&config).await?;
+    let redis_tls = config.redis_certificates().cloned();
     // The first start may wait for the other nodes.
     let node = tokio::select! {
         started = Node::start(config.node) => started.context(|| "the node can't start")?,
@@ -79,6 +75,16 @@ pub async fn run(args: &ServeArgs) -> Result<()> {
             http.open_doors(&node, node.sql(), Options::default().with_insecure(config.insecure));
         }
     }
+    let redis = match &config.redis_listen {
+        Some(addr) => match open_redis(addr, redis_tls.as_ref(), config.insecure, &node, http.as_ref()).await {
+            Ok(redis) => Some(redis),
+            Err(error) => {
+                node.stop().await;
+                return Err(error);
+            }
+        },
+        None => None,
+    };
     let backups = plan.map(|plan| Beside::start_backups(plan, &node, http.as_ref()));
     let rehearsals = rehearsals.map(|plan| Beside::start(|stop| rehearsals::run(plan, node.observer(), stop)));
     let ended = tokio::select! {
@@ -89,6 +95,9 @@ pub async fn run(args: &ServeArgs) -> Result<()> {
     for beside in [backups, rehearsals].into_iter().flatten() {
         beside.stop().await;
     }
+    if let Some(redis) = redis {
+        redis.stop().await;
+    }
     // If the store is stuck, `stop` would wait for it, while the other nodes wait for the restart of this one.
     if !matches!(ended, Some(Ended::Store(StoreFault::Stuck(_)))) {
         node.stop().await;
@@ -97,6 +106,27 @@ pub async fn run(args: &ServeArgs) -> Result<()> {
         http.stop().await;
     }
     ended.map_or(Ok(()), |ended| Err(Error::caused(format!("the node has ended: {ended}"), ended)))
+}
+
+async fn open_http(config: &ServerConfig) -> Result<Option<HttpServer>> {
+    let Some(addr) = &config.http_listen else { return Ok(None) };
+    let served = http::serve(addr, config.http_certificates()).await;
+    served.map(Some).context(|| "the server can't start; check 'http.listen' and 'tls' in the configuration")
+}
+
+async fn open_redis(
+    listen: &str,
+    tls: Option<&TlsConfig>,
+    insecure: bool,
+    node: &Node,
+    http: Option<&HttpServer>,
+) -> Result<RespServer> {
+    let redis = resp::serve(listen, tls, insecure, node).await;
+    let redis = redis.context(|| "the server can't start; check 'redis.listen' and 'tls' in the configuration")?;
+    if let Some(http) = http {
+        http.show_redis(&redis);
+    }
+    Ok(redis)
 }
 
 /// Scheduled backups or rehearsals of this node, which run beside it.

@@ -55,6 +55,8 @@ pub struct NewNode {
     pub http: String,
     /// Whether that serves SQL.
     pub sql: bool,
+    /// The address of its port for the clients of Redis, if it has one.
+    pub redis: Option<String>,
     /// Its data directory, relative to the directory of its configuration.
     pub data_dir: PathBuf,
 }
@@ -122,7 +124,8 @@ fn server(node: &NewNode, nodes: &[NewNode]) -> ServerConfig {
         .with_members(nodes.iter().map(|node| (&node.name, &node.addr)))
         .with_secret(SecretSource::File(SECRET.into()));
     let (http_listen, http_sql) = (Some(node.http.clone()), node.sql);
-    ServerConfig { node: node_config, http_listen, http_sql, ..ServerConfig::default() }
+    let redis_listen = node.redis.clone();
+    ServerConfig { node: node_config, http_listen, http_sql, redis_listen, ..ServerConfig::default() }
 }
 
 /// Creates the secret. An existing one is kept: an earlier attempt may have failed after writing it.

@@ -14,8 +14,10 @@ use crate::net::{BoxStream, Listener};
 use crate::task::sleep;
 
 mod places;
+mod port;
 
 pub use places::{Place, Places};
+pub use port::{OpenError, Port, PortOptions, Service};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {

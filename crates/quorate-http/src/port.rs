@@ -1,24 +1,20 @@
-//! A port that serves HTTP, on a thread of its own, so that it answers regardless of what the rest of the process does.
+//! A port that serves HTTP.
 //!
 //! Invariants:
-//! - A new connection always gets a place. If all are taken, the address with the most loses its oldest ([`Places`]).
+//! - A new connection always gets a place; see [`serving::Port`].
 //! - The number of connections, the size and number of headers, and the time for each step of a request are limited. A
 //!   request that exceeds a limit loses its connection; other connections are not affected.
 
 use std::future::pending;
-use std::pin::pin;
-use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::select;
 use hyper::Request;
 use hyper::body::Incoming;
 use quorate::{Sql, TlsConfig};
-use quorate_env::net::Listener;
-use quorate_env::serving::{Order, Orders, Places};
-use quorate_env::{Env, timeout};
+use quorate_env::Env;
+use quorate_env::net::BoxStream;
+use quorate_env::serving::{self, OpenError, Order, PortOptions, Service};
 use quorate_tls::{Keychain, TlsError, TlsNet};
-use tokio::sync::oneshot;
 
 use crate::message::Answer;
 use crate::{Doors, Options};
@@ -52,8 +48,12 @@ pub const CONNECTION_TIME_MAX: Duration = Duration::from_secs(3_600);
 /// The time in which a stopping server completes current requests.
 pub const STOP_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// The pause after a listener failed to accept a connection, for example because no file descriptor was left.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+const OPTIONS: PortOptions = PortOptions {
+    thread: "quorate-http",
+    connections_max: CONNECTIONS_MAX,
+    stop_time_max: STOP_TIME_MAX,
+    failed: |error| tracing::warn!(%error, "could not accept an HTTP connection"),
+};
 
 /// The answer to a client that does not speak TLS on a port that does.
 const TLS_ONLY: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\ncontent-length: 38\r\n\
@@ -110,11 +110,8 @@ pub trait Handler: Clone + Send + Sync + 'static {
 /// An open port. Dropping it closes it at once, with all its connections.
 #[derive(Debug)]
 pub struct Port {
-    addr: String,
+    port: serving::Port,
     is_secure: bool,
-    orders: Orders,
-    /// Its sender sends nothing. It is dropped when the port's thread has ended.
-    ended: oneshot::Receiver<()>,
 }
 
 impl Port {
@@ -131,46 +128,29 @@ impl Port {
         tls: Option<&TlsConfig>,
         handler: impl FnOnce(&str) -> Result<H, ServeError> + Send + 'static,
     ) -> Result<Self, ServeError> {
-        let (orders, order) = Orders::new();
-        let (started, starting) = oneshot::channel();
-        let (end, ended) = oneshot::channel::<()>();
-        let (addr, env_of_port) = (listen.to_owned(), secured(env, tls)?);
-        let root = async move {
-            let opened = match env_of_port.net().listen(&addr).await {
-                Ok(listener) => handler(&listener.local_addr()).map(|handler| (listener, handler)),
-                Err(error) => Err(ServeError::Listen { addr, error }),
-            };
-            match opened {
-                Err(error) => drop(started.send(Err(error))),
-                Ok((listener, handler)) => {
-                    // If the caller has stopped waiting, the orders are gone, too, which ends the port.
-                    let _ = started.send(Ok(listener.local_addr()));
-                    run(&env_of_port, handler, listener, order).await;
-                }
-            }
-            end
-        };
-        env.start_runtime("quorate-http", root).map_err(ServeError::Thread)?;
-        let gone = || ServeError::Thread(std::io::Error::other("the thread ended at once"));
-        let addr = starting.await.map_err(|_| gone())??;
-        Ok(Self { addr, is_secure: tls.is_some(), orders, ended })
+        let service = |addr: &str| handler(addr).map(Http);
+        let opened = serving::Port::open(&secured(env, tls)?, listen, OPTIONS, service).await;
+        let port = opened.map_err(|error| match error {
+            OpenError::Listen(error) => ServeError::Listen { addr: listen.to_owned(), error },
+            OpenError::Thread(error) => ServeError::Thread(error),
+            OpenError::Refused(error) => error,
+        })?;
+        Ok(Self { port, is_secure: tls.is_some() })
     }
 
     /// Returns the address that the port listens on.
     pub fn local_addr(&self) -> &str {
-        &self.addr
+        self.port.local_addr()
     }
 
     /// Returns its URL, such as `https://127.0.0.1:8001`.
     pub fn url(&self) -> String {
-        url(self.is_secure, &self.addr)
+        url(self.is_secure, self.local_addr())
     }
 
     /// Closes the port cleanly: current requests are answered within [`STOP_TIME_MAX`].
     pub async fn stop(self) {
-        self.orders.drain();
-        // Nothing is ever sent: this waits until the sender is dropped.
-        let _ = self.ended.await;
+        self.port.stop().await;
     }
 }
 
@@ -217,27 +197,23 @@ impl Handler for Doors {
     }
 }
 
+/// HTTP on the connections of a port.
+#[derive(Clone)]
+struct Http<H>(H);
+
+impl<H: Handler> Service for Http<H> {
+    async fn serve(&self, stream: BoxStream, order: Order, from: &str) {
+        connection::serve(stream, order, &self.0, from).await;
+    }
+
+    async fn beside(self) {
+        self.0.beside().await;
+    }
+}
+
 /// Returns `env` with TLS for its listeners, if there is a certificate.
 fn secured(env: &Env, tls: Option<&TlsConfig>) -> Result<Env, ServeError> {
     let Some(tls) = tls else { return Ok(env.clone()) };
     let keychain = Keychain::open(env, tls.files()).map_err(ServeError::Tls)?;
     Ok(TlsNet::new(env, keychain).without_client_certificates().with_answer_to_plain(TLS_ONLY).env(env))
-}
-
-/// Accepts connections until the port is stopped, then waits until they have ended.
-async fn run<H: Handler>(env: &Env, handler: H, listener: Arc<dyn Listener>, mut order: Order) {
-    let (of_connections, places) = (order.clone(), Arc::new(Places::new(CONNECTIONS_MAX)));
-    let start = |stream, from: String| {
-        let (handler, order, mut place) = (handler.clone(), of_connections.clone(), places.take(&from));
-        env.spawn(async move {
-            let serving = pin!(connection::serve(stream, order, &handler, &from));
-            select(serving, pin!(place.lost())).await;
-        });
-    };
-    let failed = |error| tracing::warn!(%error, "could not accept an HTTP connection");
-    let accepting = order.accept(&*listener, ACCEPT_PAUSE, start, failed);
-    select(pin!(accepting), pin!(handler.clone().beside())).await;
-    if order.is_to_drain() {
-        let _ = order.until_dropped(timeout(STOP_TIME_MAX, places.all_free())).await;
-    }
 }

@@ -11,6 +11,7 @@
 use bytes::{Bytes, BytesMut};
 use quorate_keys::SpaceCommand;
 
+use crate::door::Done;
 use crate::frame::{Frame, Protocol};
 use crate::host::Role;
 use crate::plan::{Answers, Finish, Outcome, Plan, Premise, Wait};
@@ -314,6 +315,11 @@ impl Batch {
         };
     }
 
+    /// Returns what became of it.
+    pub(crate) fn done(&self) -> Done {
+        Done { requests: self.slots.len(), failed: self.slots.iter().filter(|slot| slot.has_failed()).count() }
+    }
+
     /// Writes all replies. `login` takes a login that is known to be right, or not, and returns its reply.
     pub(crate) fn write(
         self,
@@ -356,6 +362,16 @@ impl Slot {
                 Part::Waiting(_, plan) => Part::Open(plan),
                 other => other,
             };
+        }
+    }
+
+    /// Returns whether the reply is an error. The results of a transaction don't count.
+    fn has_failed(&self) -> bool {
+        match &self.state {
+            State::Replies(frames) => matches!(frames.as_slice(), [Frame::Error(_)]),
+            State::Keys { is_exec, parts, .. } => !is_exec && matches!(parts.as_slice(), [Part::Done(Frame::Error(_))]),
+            State::LoggedIn { role, .. } => role.is_none(),
+            State::Login { .. } | State::Publish(..) => true,
         }
     }
 

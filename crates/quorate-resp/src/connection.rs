@@ -21,6 +21,7 @@ mod transaction;
 
 pub use client::COMMANDS;
 pub use server::SERVER_COMMANDS;
+pub use session::REDIS_VERSION;
 pub use subscriptions::{PUBSUB_COMMANDS, Subscriptions};
 pub use transaction::TRANSACTION_COMMANDS;
 
@@ -89,6 +90,11 @@ impl Connection {
             before: None,
             last: "",
         }
+    }
+
+    /// Returns whether the client listens to events.
+    pub fn is_listening(&self) -> bool {
+        !self.subscriptions.is_empty()
     }
 
     /// Returns what the client may do; none if it has to log in.

@@ -14,6 +14,15 @@ use crate::request::Reader;
 /// What follows the seed of a command.
 const SEED_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
+/// What became of a batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Done {
+    /// How many requests it had.
+    pub requests: usize,
+    /// How many of them have failed.
+    pub failed: usize,
+}
+
 /// A connection of a client.
 #[derive(Debug)]
 pub struct Door {
@@ -79,14 +88,16 @@ impl Door {
         batch.push(step, self.connection.protocol, is_muted);
     }
 
-    /// Returns the replies to a batch all jobs of which were answered.
-    pub fn finish(&mut self, mut batch: Batch, out: &mut BytesMut) {
+    /// Writes the replies to a batch all jobs of which were answered.
+    pub fn finish(&mut self, mut batch: Batch, out: &mut BytesMut) -> Done {
+        let done = batch.done();
         self.connection.watched.append(&mut batch.watched);
         self.connection.end_transaction(batch.has_conflict);
         batch.write(out, |user, role, hello| {
             let frame = self.connection.log_in(user, role, hello);
             (frame, self.connection.protocol)
         });
+        done
     }
 
     /// Writes an event of a channel, once for each subscription that it belongs to.

@@ -6,6 +6,8 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 
+use quorate_model::Failure;
+
 use crate::number::double_text;
 
 /// A version of the protocol.
@@ -49,6 +51,20 @@ pub enum Frame {
     Pairs(Vec<(Frame, Frame)>),
     /// What the client did not ask for; version 2: an array.
     Push(Vec<Frame>),
+}
+
+impl From<Failure> for Frame {
+    /// Returns the error that a failed command of the store is to its client.
+    fn from(failure: Failure) -> Self {
+        Self::Error(with_code(failure.message))
+    }
+}
+
+/// Returns the text of an error with a code in front, as each error of Redis has one.
+pub fn with_code(text: String) -> String {
+    let code = text.split(' ').next().unwrap_or_default();
+    let has_code = code.len() > 2 && code.bytes().all(|byte| byte.is_ascii_uppercase());
+    if has_code { text } else { format!("ERR {text}") }
 }
 
 impl Frame {

@@ -9,20 +9,33 @@ pub enum Role {
     Write,
 }
 
-/// What a connection asks of the server that it belongs to.
+/// What a connection asks of the server that it belongs to. By default it is a server with nothing to tell.
 pub trait Host {
     /// Returns the role of a client that has not logged in; none if it must.
     fn anonymous(&self) -> Option<Role>;
 
     /// Returns the text of `INFO`, for these sections, or for all if there are none.
-    fn info(&self, sections: &[String]) -> String;
+    fn info(&self, _sections: &[String]) -> String {
+        String::new()
+    }
 
     /// Returns the parameters that `CONFIG GET` shows.
-    fn parameters(&self) -> Vec<(&'static str, String)>;
+    fn parameters(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
 
-    /// Returns the lines of `CLIENT LIST` of all other connections.
-    fn clients(&self) -> Vec<String>;
+    /// Returns the lines of `CLIENT LIST` of all other connections than the one with this number.
+    fn clients(&self, _but: u64) -> Vec<String> {
+        Vec::new()
+    }
 
     /// Returns how many members beside this one have each write that was acknowledged.
-    fn replicas(&self) -> u64;
+    fn replicas(&self) -> u64 {
+        0
+    }
+
+    /// Returns whether clients can publish events, and listen to them.
+    fn has_events(&self) -> bool {
+        true
+    }
 }

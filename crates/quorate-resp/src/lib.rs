@@ -38,10 +38,11 @@ mod table;
 
 pub use args::Moment;
 pub use batch::{Answered, Batch, Job};
-pub use connection::Connection;
+pub use connection::{Connection, REDIS_VERSION};
 pub use cursors::Cursors;
+pub use door::Done;
 pub use door::Door;
-pub use frame::{Frame, Protocol};
+pub use frame::{Frame, Protocol, with_code};
 pub use host::{Host, Role};
 pub use plan::{Answers, Premise, Wait};
 pub use request::{ProtocolError, Reader};

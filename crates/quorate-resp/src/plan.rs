@@ -3,12 +3,13 @@
 use std::fmt;
 
 use bytes::Bytes;
-use quorate_keys::{KeysCommand, KeysError, KeysReply, Space, SpaceCommand, Version};
+use quorate_keys::{KeysCommand, KeysReply, Space, SpaceCommand, Version};
+use quorate_model::Failure;
 
 use crate::frame::Frame;
 
 /// The answers to commands, in their order.
-pub type Answers = Vec<Result<KeysReply, KeysError>>;
+pub type Answers = Vec<Result<KeysReply, Failure>>;
 
 /// What the store is asked, and what is made of the answer.
 pub struct Plan {
@@ -107,17 +108,17 @@ impl Plan {
     ) -> Self {
         Self::new(vec![SpaceCommand { space, command }], |answers| match last(answers) {
             Ok(reply) => finish(reply).into(),
-            Err(error) => Frame::error(error).into(),
+            Err(failure) => Frame::from(failure).into(),
         })
     }
 }
 
 /// Returns the last answer; there is one if any command ran.
-pub fn last(mut answers: Answers) -> Result<KeysReply, KeysError> {
+pub fn last(mut answers: Answers) -> Result<KeysReply, Failure> {
     answers.pop().unwrap_or(Ok(KeysReply::Missing))
 }
 
 /// Returns all replies, or the first failure.
-pub fn all(answers: Answers) -> Result<Vec<KeysReply>, KeysError> {
+pub fn all(answers: Answers) -> Result<Vec<KeysReply>, Failure> {
     answers.into_iter().collect()
 }

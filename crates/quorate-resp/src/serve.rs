@@ -5,31 +5,42 @@
 //! - A client that does not read its replies is not read from either: what it sends next is read once the replies to
 //!   what it has sent were written.
 //! - A client that goes away while it waits is noticed.
+//! - A request that has begun has its reply before the connection is closed, unless the client waits.
 
-use std::future::Future;
+use std::future::{Future, pending};
 use std::io;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use quorate_env::timeout;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 use crate::args::Moment;
 use crate::batch::{Answered, Job};
-use crate::door::Door;
+use crate::door::{Done, Door};
 use crate::host::Host;
 use crate::limits::{PIPELINE_BYTES_MAX, READ_BYTES, WRITE_STALL_MAX};
 
-/// What does the jobs of connections.
+/// What does the jobs of a connection.
 pub trait Store {
     /// Does a job.
     fn run(&self, job: Job) -> impl Future<Output = Answered> + Send;
 
     /// Returns what commands depend on that are read now. The space is that of the connection.
     fn moment(&self) -> Moment;
+
+    /// Waits for the next event that the client may listen to: its channel, and what is said. It is asked only while
+    /// the client listens to something, and may be dropped at any time without losing an event.
+    fn event(&self) -> impl Future<Output = (Bytes, Bytes)> + Send {
+        pending()
+    }
+
+    /// Is told what became of requests.
+    fn done(&self, _done: Done) {}
 }
 
-/// Serves a connection until the client closes it, or the door does, after it has sent the reason.
+/// Serves a connection until the client closes it, or `stopped` says so, or the door closes it after it has sent the
+/// reason.
 ///
 /// # Errors
 ///
@@ -39,8 +50,10 @@ pub async fn serve(
     door: &mut Door,
     store: &impl Store,
     host: &(dyn Host + Sync),
+    stopped: impl Future<Output = ()> + Send,
 ) -> io::Result<()> {
     let (mut input, mut out) = (BytesMut::new(), BytesMut::new());
+    let mut stopped = pin!(stopped);
     loop {
         loop {
             let mut batch = door.take(&mut input, store.moment(), host);
@@ -49,39 +62,45 @@ pub async fn serve(
             }
             while let Some(job) = batch.job() {
                 let answered = match job {
-                    Job::Wait(_) => wait(stream, &mut input, store.run(job)).await?,
+                    Job::Wait(_) => wait(stream, &mut input, store.run(job), stopped.as_mut()).await?,
                     job => Some(store.run(job).await),
                 };
-                let Some(answered) = answered else { return Ok(()) };
+                let Some(answered) = answered else { return stream.shutdown().await };
                 batch.answer(answered);
             }
-            door.finish(batch, &mut out);
+            store.done(door.finish(batch, &mut out));
             write(stream, &mut out).await?;
         }
         if door.is_closing() {
             return stream.shutdown().await;
         }
         input.reserve(READ_BYTES);
-        if stream.read_buf(&mut input).await? == 0 {
-            return Ok(());
+        tokio::select! {
+            biased;
+            () = &mut stopped => return stream.shutdown().await,
+            read = stream.read_buf(&mut input) => if read? == 0 { return Ok(()) },
+            (channel, payload) = store.event(), if door.connection().is_listening() => {
+                door.event(&channel, &payload, &mut out);
+                write(stream, &mut out).await?;
+            }
         }
     }
 }
 
-/// Waits for an answer, and reads on meanwhile; none if the client has gone.
+/// Waits for an answer, and reads on meanwhile; none if the client has gone, or the server stops.
 async fn wait(
     stream: &mut (impl AsyncRead + Unpin),
     input: &mut BytesMut,
     answer: impl Future<Output = Answered>,
+    mut stopped: Pin<&mut impl Future<Output = ()>>,
 ) -> io::Result<Option<Answered>> {
     let mut answer = pin!(answer);
     loop {
-        if input.len() >= PIPELINE_BYTES_MAX {
-            return Ok(Some(answer.await));
-        }
+        let has_room = input.len() < PIPELINE_BYTES_MAX;
         tokio::select! {
             answered = &mut answer => return Ok(Some(answered)),
-            read = stream.read_buf(input) => if read? == 0 { return Ok(None) },
+            () = &mut stopped => return Ok(None),
+            read = stream.read_buf(input), if has_room => if read? == 0 { return Ok(None) },
         }
     }
 }

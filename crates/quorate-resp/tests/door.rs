@@ -139,18 +139,6 @@ impl Host for Users {
         None
     }
 
-    fn info(&self, _: &[String]) -> String {
-        String::new()
-    }
-
-    fn parameters(&self) -> Vec<(&'static str, String)> {
-        Vec::new()
-    }
-
-    fn clients(&self) -> Vec<String> {
-        Vec::new()
-    }
-
     fn replicas(&self) -> u64 {
         2
     }

@@ -27,22 +27,6 @@ impl Host for Nothing {
     fn anonymous(&self) -> Option<Role> {
         Some(Role::Write)
     }
-
-    fn info(&self, _: &[String]) -> String {
-        String::new()
-    }
-
-    fn parameters(&self) -> Vec<(&'static str, String)> {
-        Vec::new()
-    }
-
-    fn clients(&self) -> Vec<String> {
-        Vec::new()
-    }
-
-    fn replicas(&self) -> u64 {
-        0
-    }
 }
 
 /// Sends pieces, and returns all replies, once the server has ended.
@@ -63,7 +47,7 @@ async fn talk(pieces: &[&str]) -> String {
         String::from_utf8(out).unwrap()
     };
     let serving = async {
-        let ended = serve(&mut server, &mut door, &Nothing, &Nothing).await;
+        let ended = serve(&mut server, &mut door, &Nothing, &Nothing, std::future::pending()).await;
         drop(server);
         ended
     };

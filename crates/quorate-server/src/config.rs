@@ -31,6 +31,10 @@ pub struct ServerConfig {
     pub http_sql: bool,
     /// Whether the HTTP port uses the TLS of the node, if the node has TLS.
     pub http_tls: bool,
+    /// The `host:port` to serve the clients of Redis on; `None` for no such port.
+    pub redis_listen: Option<String>,
+    /// Whether that port uses the TLS of the node, if the node has TLS.
+    pub redis_tls: bool,
     /// Whether the node may serve other machines without TLS.
     pub insecure: bool,
     /// The configuration of its log.
@@ -48,6 +52,8 @@ impl Default for ServerConfig {
             http_listen: None,
             http_sql: false,
             http_tls: true,
+            redis_listen: None,
+            redis_tls: true,
             insecure: false,
             log: LogConfig::default(),
             archive: ArchiveConfig::default(),
@@ -62,13 +68,19 @@ impl ServerConfig {
         self.node.tls.as_ref().filter(|_| self.http_tls)
     }
 
+    /// Returns the TLS of the port for the clients of Redis; `None` if it serves in the clear.
+    pub fn redis_certificates(&self) -> Option<&TlsConfig> {
+        self.node.tls.as_ref().filter(|_| self.redis_tls)
+    }
+
     /// Returns the address on which the node would serve other machines without TLS, if it would. The pages for
     /// operators do not count.
     pub fn exposed(&self) -> Option<&str> {
         let Config { listen, members, name, tls, .. } = &self.node;
         let native = listen.as_ref().or_else(|| members.get(name)).filter(|_| tls.is_none());
         let sql = self.http_listen.as_ref().filter(|_| self.http_sql && self.http_certificates().is_none());
-        [native, sql].into_iter().flatten().map(String::as_str).find(|addr| !is_loopback(addr))
+        let redis = self.redis_listen.as_ref().filter(|_| self.redis_certificates().is_none());
+        [native, sql, redis].into_iter().flatten().map(String::as_str).find(|addr| !is_loopback(addr))
     }
 
     /// Checks that no one can listen in on the node unnoticed. Servers do so before they start.
@@ -165,6 +177,20 @@ impl Schema for ServerConfig {
                 "Whether HTTP uses the certificate in [tls], if there is one; clients of HTTP need no certificate.",
                 |server: &mut Self, given| given.flag().map(|is_on| server.http_tls = is_on),
                 |server| server.http_tls.into(),
+            ),
+            Key::new(
+                "redis.listen",
+                "host:port to serve the clients of Redis on (docs/keys.md). If not set, there is no such port. On an \
+                 address that other machines can reach, it needs TLS, and lets in nobody until the cluster has users.",
+                |server: &mut Self, given| given.text().map(|addr| server.redis_listen = Some(addr)),
+                |server| server.redis_listen.clone().into(),
+            )
+            .example("\"127.0.0.1:6379\""),
+            Key::new(
+                "redis.tls",
+                "Whether that port uses the certificate in [tls], if there is one; clients need no certificate.",
+                |server: &mut Self, given| given.flag().map(|is_on| server.redis_tls = is_on),
+                |server| server.redis_tls.into(),
             ),
             Key::new(
                 "log.level",

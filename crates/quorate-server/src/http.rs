@@ -22,6 +22,7 @@ pub use quorate_http::port::{CONNECTIONS_MAX, STOP_TIME_MAX};
 
 pub use crate::ask::ANSWER_TIME_MAX;
 use crate::ask::Asks;
+use crate::resp::{Counts, RespServer};
 use answers::Page;
 pub use controlled::{CONTROL_BODY_BYTES_MAX, Controlled, Refusal, control};
 pub use proxy::{CLUSTER_TIME_MAX, Proxy};
@@ -55,6 +56,7 @@ pub struct HttpServer {
     port: Port,
     shown: Arc<RwLock<Option<Shown>>>,
     backups: Arc<RwLock<Option<Arc<Backups>>>>,
+    redis: Arc<RwLock<Option<Arc<Counts>>>>,
     /// SQL over HTTP, once it is open.
     doors: watch::Sender<Option<Doors>>,
 }
@@ -76,11 +78,12 @@ pub async fn serve(listen: &str, tls: Option<&TlsConfig>) -> Result<HttpServer, 
 /// Those of [`serve`].
 pub async fn serve_in(env: &Env, listen: &str, tls: Option<&TlsConfig>) -> Result<HttpServer, ServeError> {
     let (doors, opened) = watch::channel(None);
-    let (shown, backups) = (Arc::default(), Arc::default());
+    let (shown, backups, redis) = (Arc::default(), Arc::default(), Arc::default());
     let asks = Asks::new(env, ASKS_MAX);
-    let pages = Pages { shown: Arc::clone(&shown), backups: Arc::clone(&backups), doors: opened, asks };
+    let (of_backups, of_redis) = (Arc::clone(&backups), Arc::clone(&redis));
+    let pages = Pages { shown: Arc::clone(&shown), backups: of_backups, redis: of_redis, doors: opened, asks };
     let port = Port::open(env, listen, tls, |_| Ok(pages)).await?;
-    Ok(HttpServer { env: env.clone(), port, shown, backups, doors })
+    Ok(HttpServer { env: env.clone(), port, shown, backups, redis, doors })
 }
 
 impl HttpServer {
@@ -97,6 +100,11 @@ impl HttpServer {
     /// Shows the scheduled backups of the node from now on.
     pub fn show_backups(&self, backups: Arc<Backups>) {
         *unpoisoned(self.backups.write()) = Some(backups);
+    }
+
+    /// Shows the port for the clients of Redis from now on.
+    pub fn show_redis(&self, redis: &RespServer) {
+        *unpoisoned(self.redis.write()) = Some(redis.counts());
     }
 
     /// Serves SQL over HTTP from now on, beside the pages for operators (`docs/http.md`). Where both have a page, that
@@ -120,6 +128,7 @@ impl HttpServer {
 struct Pages {
     shown: Arc<RwLock<Option<Shown>>>,
     backups: Arc<RwLock<Option<Arc<Backups>>>>,
+    redis: Arc<RwLock<Option<Arc<Counts>>>>,
     doors: watch::Receiver<Option<Doors>>,
     asks: Asks,
 }
@@ -132,6 +141,11 @@ impl Pages {
     /// Returns what is known of the scheduled backups, if there are some.
     fn backups(&self) -> Option<Seen> {
         unpoisoned(self.backups.read()).as_ref().map(|backups| backups.seen())
+    }
+
+    /// Returns what the port for the clients of Redis has counted, if there is one.
+    fn redis(&self) -> Option<Arc<Counts>> {
+        unpoisoned(self.redis.read()).clone()
     }
 
     /// Checks that a request may see a page that is not for everyone.

@@ -1,5 +1,5 @@
 //! Quorate as a server: its configuration ([`ServerConfig`], from a file, the environment, or code), and the interfaces
-//! through which operators and their tools observe a running node.
+//! through which operators and their tools observe a running node, and programs use it.
 //!
 //! [`http::serve`] opens an HTTP port that answers `/health`, `/ready`, `/status` and `/metrics` (`docs/http.md`). The
 //! module [`status`] defines the JSON, and `docs/metrics.md` lists the metrics. With the feature `otlp`, the module of
@@ -22,7 +22,6 @@
 //!
 //! - This crate holds no state: each answer is read from the node when it is requested.
 //! - It does not keep a node alive and can't block it, because each interface runs on a thread of its own.
-//! - Any client that can connect may read all answers. They contain no data of the database and no secrets.
 
 #![forbid(unsafe_code)]
 
@@ -32,6 +31,7 @@ pub mod http;
 pub mod metrics;
 #[cfg(feature = "otlp")]
 pub mod otlp;
+pub mod resp;
 pub mod status;
 
 pub use config::{ArchiveConfig, BackupConfig, LogConfig, LogFormat, LogLevel, ServerConfig};

@@ -25,6 +25,7 @@ use tokio::sync::oneshot;
 
 use crate::ask::{Asks, Unanswered};
 use crate::metrics::families;
+use crate::resp::{Counts, RespServer};
 
 mod encode;
 mod post;
@@ -91,12 +92,21 @@ pub struct Exporter {
     /// Its sender sends nothing. It is dropped when the exporter's thread has ended.
     ended: oneshot::Receiver<()>,
     backups: Scheduled,
+    redis: Redis,
 }
 
 /// The scheduled backups of a node, if there are some.
 type Scheduled = Arc<RwLock<Option<Arc<State>>>>;
 
+/// What the port for the clients of Redis has counted, if there is one.
+type Redis = Arc<RwLock<Option<Arc<Counts>>>>;
+
 impl Exporter {
+    /// Sends the metrics of the port for the clients of Redis too from now on.
+    pub fn show_redis(&self, redis: &RespServer) {
+        *unpoisoned(self.redis.write()) = Some(redis.counts());
+    }
+
     /// Sends the metrics of the node's scheduled backups too from now on.
     pub fn show_backups(&self, backups: Arc<State>) {
         *unpoisoned(self.backups.write()) = Some(backups);
@@ -125,13 +135,14 @@ pub fn export(node: &Node, config: &OtlpConfig) -> Result<Exporter, OtlpError> {
 /// Those of [`export`].
 pub fn export_in(env: &Env, node: &Node, config: &OtlpConfig) -> Result<Exporter, OtlpError> {
     let collector = Collector::new(env, &config.endpoint)?;
-    let (observer, backups) = (node.observer(), Scheduled::default());
+    let (observer, backups, redis) = (node.observer(), Scheduled::default(), Redis::default());
     let sender = Sender {
         env: env.clone(),
         asks: Asks::new(env, 1),
         sampled: observer.write_traces(),
         observer,
         backups: Arc::clone(&backups),
+        redis: Arc::clone(&redis),
         collector,
         traces: VecDeque::new(),
         began_unix_nanos: None,
@@ -144,7 +155,7 @@ pub fn export_in(env: &Env, node: &Node, config: &OtlpConfig) -> Result<Exporter
         end
     };
     env.start_runtime("quorate-otlp", root).map_err(OtlpError::Thread)?;
-    Ok(Exporter { stop, ended, backups })
+    Ok(Exporter { stop, ended, backups, redis })
 }
 
 struct Sender {
@@ -152,6 +163,7 @@ struct Sender {
     asks: Asks,
     observer: Observer,
     backups: Scheduled,
+    redis: Redis,
     /// The source of traces; none if the node has already ended.
     sampled: Option<WriteTraces>,
     collector: Collector,
@@ -215,7 +227,9 @@ impl Sender {
         let began = *self.began_unix_nanos.get_or_insert(now.saturating_sub(uptime));
         let resource = Resource::of(&metrics);
         let backups = unpoisoned(self.backups.read()).as_ref().map(|backups| backups.seen());
-        let message = encode::metrics(&resource, &families(&metrics, backups.as_ref()), began, now);
+        let redis = unpoisoned(self.redis.read()).clone();
+        let found = families(&metrics, backups.as_ref(), redis.as_deref());
+        let message = encode::metrics(&resource, &found, began, now);
         let mut sent = self.collector.post("/v1/metrics", message).await;
         if sent.is_ok() && !self.traces.is_empty() {
             let traces = encode::traces(&resource, &self.traces, self.env.rng());

@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use common::{Page, backups, show};
 use quorate_server::otlp::{OtlpConfig, export};
+use quorate_server::resp::serve;
 use serde_json::Value;
 use support::{Single, run, until};
 
@@ -89,6 +90,7 @@ fn a_collector_receives_the_metrics_and_traces_of_writes() {
         let Single { dir: _dir, node } = Single::start().await;
         let exporter = export(&node, &config(&addr)).unwrap();
         exporter.show_backups(backups());
+        exporter.show_redis(&serve("127.0.0.1:0", None, false, &node).await.unwrap());
         let sql = node.sql();
         sql.execute("CREATE TABLE t (x)", ()).await.unwrap();
         for x in 0..20 {

@@ -20,7 +20,7 @@ use arc_swap::{ArcSwap, Guard};
 use quorate_env::signal::Signal;
 use quorate_env::{Env, Instant, lock, timeout_at};
 use quorate_model::keys::{KeysReply, SpaceCommand};
-use quorate_model::{Statement, StoreFault};
+use quorate_model::{Failure, Statement, StoreFault};
 
 mod error;
 mod guard;
@@ -144,14 +144,22 @@ impl Readers {
         self.aside(env, limits, move |reader, allowance| reader.query(&statement, None, &kept, allowance)).await
     }
 
-    /// Runs a command on keys that only reads, at the time of the cluster: on the calling thread if it is short,
-    /// otherwise on a thread for blocking work. Dropping the future ends it.
-    pub async fn keys(&self, env: &Env, command: &SpaceCommand, limits: &ReadLimits) -> Result<KeysReply, ReadError> {
-        if let Some(reply) = self.try_inline(limits, |reader, allowance| reader.keys(command, allowance)) {
-            return reply;
+    /// Runs commands on keys that only read, on one state and at the time of the cluster: on the calling thread if that is
+    /// short, otherwise on a thread for blocking work. Dropping the future ends it. There are fewer answers than commands
+    /// if the last one brings the bytes of all answers to `bytes_max`.
+    pub async fn keys(
+        &self,
+        env: &Env,
+        commands: &[SpaceCommand],
+        bytes_max: usize,
+        limits: &ReadLimits,
+    ) -> Result<Vec<Result<KeysReply, Failure>>, ReadError> {
+        let read = |reader: &mut Reader, allowance| reader.keys(commands, bytes_max, allowance);
+        if let Some(answers) = self.try_inline(limits, read) {
+            return answers;
         }
-        let command = command.clone();
-        self.aside(env, limits, move |reader, allowance| reader.keys(&command, allowance)).await
+        let commands = commands.to_vec();
+        self.aside(env, limits, move |reader, allowance| reader.keys(&commands, bytes_max, allowance)).await
     }
 
     /// Reads on the calling thread, unless no reader is free or it takes long.

@@ -37,7 +37,6 @@
 use std::time::Duration;
 
 use quorate_model::UserRole;
-use quorate_model::keys::SpaceCommand;
 
 use crate::error::Error;
 use crate::level::Level;
@@ -47,7 +46,9 @@ mod call;
 mod elements;
 mod generic;
 mod into_bytes;
+mod line;
 mod lists;
+mod many;
 mod premises;
 mod put;
 mod reply;
@@ -59,13 +60,15 @@ mod when;
 pub use quorate_model::keys::{
     AddOptions, Change, Compare, Condition, ElementCommand, End, Expiry, ExpiryCondition, HashCommand, KeyCommand,
     KeyEntry, KeyInfo, KeysCommand, KeysReply, Kind, ListCommand, Order, Page, Range, SetCommand, SetOperation,
-    SortedSetCommand, Space, Span, StringCommand, Version, Which, limits,
+    SortedSetCommand, Space, SpaceCommand, Span, StringCommand, Version, Which, limits,
 };
 
 pub use self::call::KeysCall;
 pub use self::elements::{Hash, Set};
 pub use self::into_bytes::IntoBytes;
+pub use self::line::Line;
 pub use self::lists::List;
+pub use self::many::Answers;
 pub use self::put::Put;
 pub use self::reply::{FromReply, Replies};
 pub use self::scan::{ElementScan, Scan};

@@ -7,9 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use quorate_apply::waits::Waiter;
 use quorate_env::Env;
+use quorate_model::keys::{KeysReply, SpaceCommand};
 use quorate_model::limits::{BUDGET_DEFAULT, COMMANDS_MAX};
-use quorate_model::{Command, Failure, FailureKind, Mode, Proposal, Read, ReadCheck, UserRole};
+use quorate_model::{Command, Failure, FailureKind, Mode, Proposal, Read, ReadCheck, Topic, UserRole};
 use quorate_sql::query::Rows;
 use quorate_sql::readers::{BYTES_DEFAULT, ROWS_DEFAULT};
 
@@ -415,6 +417,18 @@ impl Sql {
     pub(crate) async fn read(&self, read: Read) -> Result<ReadAnswer, Error> {
         let request = ReadRequest { read, level: self.level()?, limits: self.limits };
         self.submitter.read(request, self.deadline).await
+    }
+
+    pub(crate) async fn read_keys(
+        &self,
+        commands: &[SpaceCommand],
+        bytes_max: usize,
+    ) -> Result<Vec<Result<KeysReply, Failure>>, Error> {
+        self.submitter.read_keys(commands, self.level()?, bytes_max, self.deadline).await
+    }
+
+    pub(crate) fn register(&self, topic: Topic) -> Result<Waiter, Error> {
+        self.submitter.register(topic)
     }
 
     row_methods!(&self);

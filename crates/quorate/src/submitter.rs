@@ -13,11 +13,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
+use quorate_apply::waits::Waiter;
 use quorate_env::mutant::Mutant;
 use quorate_env::{Cause, Instant, lock, sleep, timeout_at};
+use quorate_model::keys::{KeysReply, SpaceCommand};
 use quorate_model::limits::BASE_LEVEL;
 use quorate_model::{
-    Command, CommandResult, ControlCommand, ControlReply, FailureKind, Outcome, Position, Proposal, SessionId, codec,
+    Command, CommandResult, ControlCommand, ControlReply, Failure, FailureKind, Outcome, Position, Proposal, SessionId,
+    Topic, codec,
 };
 use tokio::sync::Notify;
 
@@ -196,6 +199,22 @@ impl Submitter {
     /// Answers a read at its level.
     pub(crate) async fn read(&self, request: ReadRequest, limit: Duration) -> Result<ReadAnswer, Error> {
         self.until_served(limit, |deadline| self.transport.read(&request, deadline)).await
+    }
+
+    /// Answers reads of keys on one state that meets a level.
+    pub(crate) async fn read_keys(
+        &self,
+        commands: &[SpaceCommand],
+        level: Level,
+        bytes_max: usize,
+        limit: Duration,
+    ) -> Result<Vec<Result<KeysReply, Failure>>, Error> {
+        self.until_served(limit, |deadline| self.transport.read_keys(commands, level, bytes_max, deadline)).await
+    }
+
+    /// Registers a waiter for a topic.
+    pub(crate) fn register(&self, topic: Topic) -> Result<Waiter, Error> {
+        self.transport.register(topic)
     }
 
     /// Opens a snapshot that meets a level.

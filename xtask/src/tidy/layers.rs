@@ -23,7 +23,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("quorate", LIBRARY_FLOORS),
     ("quorate-backup", &["quorate-env", "quorate-archive", "quorate"]),
     ("quorate-http", ABOVE_LIBRARY),
-    ("quorate-resp", &["quorate-env", "quorate-keys"]),
+    ("quorate-resp", &["quorate-env", "quorate-model", "quorate-keys"]),
     ("quorate-server", SERVER),
     ("quorate-import", &["quorate-env", "quorate"]),
     ("quorate-shell", &["quorate-env", "quorate", "quorate-import"]),
@@ -48,8 +48,16 @@ const LIBRARY_FLOORS: &[&str] = &[
     "quorate-derive",
 ];
 const ABOVE_LIBRARY: &[&str] = &["quorate-env", "quorate-model", "quorate-tls", "quorate-wire", "quorate"];
-const SERVER: &[&str] =
-    &["quorate-env", "quorate-model", "quorate-tls", "quorate-wire", "quorate", "quorate-backup", "quorate-http"];
+const SERVER: &[&str] = &[
+    "quorate-env",
+    "quorate-model",
+    "quorate-tls",
+    "quorate-wire",
+    "quorate",
+    "quorate-backup",
+    "quorate-http",
+    "quorate-resp",
+];
 const BINARY: &[&str] = &[
     "quorate-env",
     "quorate-model",

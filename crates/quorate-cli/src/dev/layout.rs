@@ -35,6 +35,8 @@ pub struct Layout {
     addrs: Vec<String>,
     /// The HTTP address of each node, if it has one.
     http: Vec<Option<String>>,
+    /// The address of each node for the clients of Redis, if it has one.
+    resp: Vec<Option<String>>,
     /// Whether the directory already held a cluster.
     resumed: bool,
     /// Held for as long as the process uses the directory.
@@ -63,9 +65,10 @@ impl Layout {
                 "{dir} holds a cluster of {found} nodes: leave out --nodes, or use another --data-dir"
             )));
         }
-        let http = (FIRST..).zip(&addrs).map(|(id, _)| settings::load(&settings::file_of(&dir, &stem(id))));
-        let http = http.map(|server| server.map(|server| server.http_listen)).collect::<Result<_>>()?;
-        Ok(Self { dir, addrs, http, resumed, _lock: lock })
+        let servers = (FIRST..).zip(&addrs).map(|(id, _)| settings::load(&settings::file_of(&dir, &stem(id))));
+        let ports = servers.map(|server| server.map(|server| (server.http_listen, server.redis_listen)));
+        let (http, resp) = ports.collect::<Result<Vec<_>>>()?.into_iter().unzip();
+        Ok(Self { dir, addrs, http, resp, resumed, _lock: lock })
     }
 
     /// Returns the absolute path of the directory.
@@ -85,7 +88,12 @@ impl Layout {
 
     /// Returns the HTTP address of a node, if it has one.
     pub fn http(&self, id: u64) -> Option<String> {
-        self.http.get(usize::try_from(id.checked_sub(FIRST)?).ok()?).cloned().flatten()
+        of_node(&self.http, id)
+    }
+
+    /// Returns the address of a node for the clients of Redis, if it has one.
+    pub fn resp(&self, id: u64) -> Option<String> {
+        of_node(&self.resp, id)
     }
 
     /// Returns whether the directory already held a cluster.
@@ -145,17 +153,24 @@ fn read_addrs(dir: &Path) -> Result<Vec<String>> {
     Ok(addrs)
 }
 
+/// Returns the address of a node.
+fn of_node(addrs: &[Option<String>], id: u64) -> Option<String> {
+    addrs.get(usize::try_from(id.checked_sub(FIRST)?).ok()?).cloned().flatten()
+}
+
 fn new_nodes(nodes: u16) -> Result<Vec<NewNode>> {
-    let addrs = free_addrs(std::process::id(), usize::from(nodes).saturating_mul(2))?;
-    let (addrs, http) = addrs.split_at(usize::from(nodes));
-    let new = |(id, (addr, http)): (u64, (&String, &String))| NewNode {
-        name: id.to_string(),
-        addr: addr.clone(),
-        http: http.clone(),
+    let mut addrs = free_addrs(std::process::id(), usize::from(nodes).saturating_mul(3))?.into_iter();
+    let mut of_each = || addrs.by_ref().take(usize::from(nodes)).collect::<Vec<_>>();
+    let (addrs, http, redis) = (of_each(), of_each(), of_each());
+    let new = |(id, (addr, (http, redis)))| NewNode {
+        name: u64::to_string(&id),
+        addr,
+        http,
         sql: true,
+        redis: Some(redis),
         data_dir: stem(id).into(),
     };
-    Ok((FIRST..).zip(addrs.iter().zip(http)).map(new).collect())
+    Ok((FIRST..).zip(addrs.into_iter().zip(http.into_iter().zip(redis))).map(new).collect())
 }
 
 fn free_addrs(process: u32, count: usize) -> Result<Vec<String>> {

@@ -99,6 +99,7 @@ impl Supervisor {
             pid: child.pid(),
             peer_addr: addr.to_owned(),
             http_addr: self.layout.http(id),
+            resp_addr: self.layout.resp(id),
             data_dir: self.layout.node_dir(id),
         });
         let file = ClusterFile { nodes: nodes.collect() };

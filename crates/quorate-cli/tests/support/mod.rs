@@ -4,6 +4,7 @@
 
 pub mod archived;
 pub mod faulty;
+pub mod redis;
 pub mod s3;
 pub mod servers;
 pub mod terminal;

@@ -12,7 +12,7 @@ use crate::{Failure, FailureKind};
 
 impl SpaceCommand {
     /// Checks every limit except the encoded size.
-    pub(crate) fn check_limits(&self) -> Result<(), Failure> {
+    pub fn check_limits(&self) -> Result<(), Failure> {
         check_space(self.space)?;
         if let KeysCommand::Key(KeyCommand::Rename { to_space, .. } | KeyCommand::Copy { to_space, .. }) = &self.command
         {
@@ -31,7 +31,7 @@ impl SpaceCommand {
     }
 
     /// Checks them for a read.
-    pub(crate) fn check_read(&self) -> Result<(), Failure> {
+    pub fn check_read(&self) -> Result<(), Failure> {
         if self.command.only_reads() {
             return self.check_limits();
         }

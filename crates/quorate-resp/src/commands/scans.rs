@@ -239,5 +239,5 @@ fn flush(args: &mut Args, spaces: std::ops::Range<Space>) -> Planned {
     }
     args.end()?;
     let flush = |space| SpaceCommand { space, command: KeysCommand::Key(KeyCommand::Flush) };
-    Ok(Plan::new(spaces.map(flush).collect(), |answers| all(answers).map_or_else(Frame::error, |_| Frame::OK)))
+    Ok(Plan::new(spaces.map(flush).collect(), |answers| all(answers).map_or_else(Frame::from, |_| Frame::OK)))
 }

@@ -1,7 +1,8 @@
 //! Commands on strings.
 
 use bytes::Bytes;
-use quorate_keys::{Condition, Expiry, KeysCommand, KeysError, KeysReply, StringCommand};
+use quorate_keys::{Condition, Expiry, KeysCommand, KeysReply, StringCommand};
+use quorate_model::FailureKind;
 
 use super::times::{Clock, MILLISECONDS, SECONDS, When, time_of};
 use crate::args::{Args, Planned};
@@ -49,10 +50,10 @@ fn mget(args: &mut Args) -> Planned {
     let commands = args.rest().into_iter().map(get).collect();
     args.plan_all(commands, |answers| {
         let values = answers.into_iter().map(|answer| match answer {
-            Err(KeysError::WrongType) => Ok(Frame::Null),
+            Err(failure) if failure.kind == FailureKind::WrongType => Ok(Frame::Null),
             answer => answer.map(replies::value),
         });
-        values.collect::<Result<Vec<_>, _>>().map_or_else(Frame::error, Frame::Array)
+        values.collect::<Result<Vec<_>, _>>().map_or_else(Frame::from, Frame::Array)
     })
 }
 

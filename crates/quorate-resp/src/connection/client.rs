@@ -115,7 +115,7 @@ fn info(call: &mut Call) -> Ran {
 }
 
 fn list(call: &mut Call) -> Ran {
-    let mut lines = call.host.clients();
+    let mut lines = call.host.clients(call.connection.id);
     lines.push(call.connection.line());
     Ok(Frame::Text(lines.join("\n") + "\n").into())
 }

@@ -119,7 +119,7 @@ fn watch(call: &mut Call) -> Ran {
     Ok(Step::Plan(Plan::new(commands, move |answers| {
         let answers = match all(answers) {
             Ok(answers) => answers,
-            Err(error) => return Outcome::Reply(Frame::error(error)),
+            Err(failure) => return Outcome::Reply(failure.into()),
         };
         let mut premises = Vec::with_capacity(keys.len());
         for (key, answer) in keys.into_iter().zip(answers) {

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use quorate_keys::{Context, KeyCommand, Keys, KeysCommand, KeysError, KeysReply, Memory, SpaceCommand, Version};
+use quorate_keys::{Context, KeyCommand, Keys, KeysCommand, KeysReply, Memory, SpaceCommand, Version};
+use quorate_model::Failure;
 
 use super::Value;
 use crate::args::Moment;
@@ -44,14 +45,6 @@ impl Host for Alone {
 
     fn parameters(&self) -> Vec<(&'static str, String)> {
         vec![("appendonly", "yes".to_owned()), ("save", String::new())]
-    }
-
-    fn clients(&self) -> Vec<String> {
-        Vec::new()
-    }
-
-    fn replicas(&self) -> u64 {
-        0
     }
 }
 
@@ -136,8 +129,8 @@ impl MemoryDoor {
         self.command(&SpaceCommand { space: premise.space, command }, now, 0).is_ok()
     }
 
-    fn command(&mut self, command: &SpaceCommand, now: u64, number: u16) -> Result<KeysReply, KeysError> {
+    fn command(&mut self, command: &SpaceCommand, now: u64, number: u16) -> Result<KeysReply, Failure> {
         let mut context = Context::new(now, Version::new(self.index, number), BUDGET);
-        Keys::new(&mut self.tables, &mut context, command.space).run(&command.command)
+        Ok(Keys::new(&mut self.tables, &mut context, command.space).run(&command.command)?)
     }
 }

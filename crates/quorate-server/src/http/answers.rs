@@ -128,9 +128,9 @@ async fn status(pages: &Pages) -> Answer {
 
 /// Answers with the metrics of the node.
 async fn metrics(pages: &Pages) -> Answer {
-    let backups = pages.backups();
+    let (backups, redis) = (pages.backups(), pages.redis());
     let page = move |observer: &Observer| {
-        let families = |found| metrics::families(&found, backups.as_ref());
+        let families = |found| metrics::families(&found, backups.as_ref(), redis.as_deref());
         observer.metrics().map(families)
     };
     match ask(pages, page).await.and_then(unless_ended) {

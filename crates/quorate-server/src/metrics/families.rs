@@ -6,6 +6,7 @@ use quorate_backup::schedule::Seen;
 
 use super::parts::Parts;
 use super::{Family, Kind};
+use crate::resp::Counts;
 
 /// The label of what there is only of the group `main`: its requests, and the database that it replicates.
 const MAIN: &[(&str, &str)] = &[("group", "main")];
@@ -13,14 +14,15 @@ const NONE: &[(&str, &str)] = &[];
 
 const NANOS_PER_SECOND: f64 = 1e9;
 
-/// Returns all metrics of a node, and of its scheduled backups, if there are some.
-pub(crate) fn families(metrics: &Metrics, scheduled: Option<&Seen>) -> Vec<Family> {
+/// Returns all metrics of a node, of its scheduled backups, and of its port for the clients of Redis, if there are some.
+pub(crate) fn families(metrics: &Metrics, scheduled: Option<&Seen>, redis: Option<&Counts>) -> Vec<Family> {
     let of_node = [process, members, database, log, connections, archive];
     let of_groups = [cluster, leaders, writes, stages, reads];
     let parts = Parts::of(metrics);
     let groups = of_groups.into_iter().flat_map(|group| group(metrics, &parts));
     let backups = scheduled.map(backups).unwrap_or_default();
-    of_node.into_iter().flat_map(|part| part(metrics)).chain(groups).chain(backups).collect()
+    let redis = redis.map(of_redis).unwrap_or_default();
+    of_node.into_iter().flat_map(|part| part(metrics)).chain(groups).chain(backups).chain(redis).collect()
 }
 
 fn counter(name: &'static str, help: &'static str) -> Family {
@@ -287,6 +289,18 @@ fn archive(metrics: &Metrics) -> Vec<Family> {
         .with(NONE, counted.rehearsed.get()),
         counter("quorate_archive_rehearsal_failures_total", "Rehearsals that failed, or found a difference.")
             .with(NONE, counted.rehearsal_failures.get()),
+    ]
+}
+
+fn of_redis(counts: &Counts) -> Vec<Family> {
+    let waiting = "Redis clients that wait for a change of keys.";
+    vec![
+        gauge("quorate_redis_connections", "Open connections of Redis clients.").with(NONE, counts.open()),
+        gauge("quorate_redis_waiting", waiting).with(NONE, counts.waiting()),
+        counter("quorate_redis_connections_total", "Connections of Redis clients.")
+            .with(NONE, counts.connections.get()),
+        counter("quorate_redis_commands_total", "Commands of Redis clients.").with(NONE, counts.commands.get()),
+        counter("quorate_redis_errors_total", "Those of them that failed.").with(NONE, counts.errors.get()),
     ]
 }
 

@@ -24,6 +24,7 @@ use quorate_env::Env;
 use quorate_model::StateMachine;
 use quorate_model::limits::FORMAT_LEVEL;
 use quorate_server::http::{HttpServer, serve};
+use quorate_server::resp;
 
 use crate::support::PATIENCE;
 
@@ -47,6 +48,8 @@ pub async fn show(node: &Node) -> HttpServer {
     let server = serve("127.0.0.1:0", None).await.unwrap();
     server.show(node);
     server.show_backups(backups());
+    // Its counts are shown although it is closed again at once.
+    server.show_redis(&resp::serve("127.0.0.1:0", None, false, node).await.unwrap());
     server
 }
 

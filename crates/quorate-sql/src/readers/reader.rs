@@ -7,8 +7,6 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use quorate_env::mutant::Mutant;
-use quorate_keys::{Context, Keys, Version};
-use quorate_model::keys::{KeysReply, SpaceCommand};
 use quorate_model::{Failure, FailureKind, Stamp, Statement, Value};
 use rusqlite::types::ValueRef;
 use rusqlite::{InterruptHandle, StatementStatus};
@@ -25,7 +23,6 @@ use crate::ffi::database::{Database, Prepared};
 use crate::ffi::hooks;
 use crate::functions::{self, Meter};
 use crate::generation::Generation;
-use crate::keys::{Ended, KeyTables};
 use crate::query::Rows;
 use crate::schema_check::{self, Schema};
 use crate::slow::SlowLog;
@@ -40,8 +37,7 @@ use crate::vfs::clock;
 /// The applied index, as [`AppliedRow`](quorate_apply::AppliedRow) stores it.
 const APPLIED_INDEX: &str = "SELECT \"index\" FROM _quorate_applied WHERE id = 1";
 
-/// What the log of slow queries says of commands on keys.
-const KEYS: &str = "a command on keys";
+mod keys;
 
 pub(super) struct Reader {
     // Declared first, so that the connection closes before the generation is dropped.
@@ -187,32 +183,6 @@ impl Reader {
             Ok(columns(&mut prepared).rows(sink.values))
         });
         rows.inspect_err(|error| self.suspicions.note(&self.generation, error, Some((statement, stamp))))
-    }
-
-    /// Runs a command on keys that only reads, at the cluster's time. Returns `None` if a first try reached its limit.
-    pub(super) fn keys(
-        &mut self,
-        SpaceCommand { space, command }: &SpaceCommand,
-        allowance: Allowance,
-    ) -> Result<Option<KeysReply>, ReadError> {
-        // The limits of the command and the guard bound its work. A transaction that an error leaves open ends with the
-        // use of the reader.
-        let mut context = Context::new(self.time.now(), Version::default(), u64::MAX);
-        let reply = self.guarded(KEYS, allowance, |reader| {
-            reader.end_paused();
-            reader.own(|database| {
-                let is_alone = database.connection().is_autocommit();
-                if is_alone {
-                    database.execute("BEGIN", [])?;
-                }
-                let reply = Keys::new(&mut KeyTables::of(database), &mut context, *space).run(command)?;
-                if is_alone {
-                    database.execute("COMMIT", [])?;
-                }
-                Ok::<_, Ended>(reply)
-            })
-        });
-        reply.inspect_err(|error| self.suspicions.note(&self.generation, error, None))
     }
 
     /// Runs the query of a stream to the end of its next piece.

@@ -6,8 +6,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use quorate_apply::waits::Waiter;
 use quorate_env::{Env, Instant};
-use quorate_model::{Command, Failure, Outcome, Position, Statement};
+use quorate_model::keys::{KeysReply, SpaceCommand};
+use quorate_model::{Command, Failure, Outcome, Position, Statement, Topic};
 use quorate_sql::query::Rows;
 use quorate_sql::readers::RowStream;
 use tokio::task::coop;
@@ -49,6 +51,22 @@ impl Transport for Embedded {
 
     fn read<'a>(&'a self, request: &'a ReadRequest, deadline: Instant) -> BoxFuture<'a, Result<ReadAnswer, Error>> {
         async move { self.0.upgrade().ok_or(Error::Closed)?.read(request, deadline).await }.boxed()
+    }
+
+    fn read_keys<'a>(
+        &'a self,
+        commands: &'a [SpaceCommand],
+        level: Level,
+        bytes_max: usize,
+        deadline: Instant,
+    ) -> BoxFuture<'a, Result<Vec<Result<KeysReply, Failure>>, Error>> {
+        let gateway = self.0.upgrade().ok_or(Error::Closed);
+        async move { gateway?.read_all_keys(commands, level, bytes_max, deadline).await }.boxed()
+    }
+
+    fn register(&self, topic: Topic) -> Result<Waiter, Error> {
+        let gateway = self.0.upgrade().ok_or(Error::Closed)?;
+        gateway.store.waits().register(topic).map_err(|error| Error::Overloaded(error.into()))
     }
 
     fn archived(&self, position: Option<Position>, deadline: Instant) -> BoxFuture<'_, Result<u64, Error>> {

@@ -12,7 +12,7 @@ use quorate_apply::waits::Waits;
 use quorate_consensus::{Consensus, ProposeError, ReadPositionError};
 use quorate_env::mutant::Mutant;
 use quorate_env::{Cause, Env, Instant, timeout_at};
-use quorate_model::keys::SpaceCommand;
+use quorate_model::keys::{KEYS_LEVEL, KeysReply, SpaceCommand};
 use quorate_model::{
     ALONE, Command, ControlCommand, Failure, FailureKind, GroupId, Outcome, Position, Read, SqlCommand, StateMachine,
     StoreFault,
@@ -31,7 +31,7 @@ use crate::level::Level;
 use crate::metrics::{Metrics, NodeMetrics};
 use crate::readiness::{NotReady, Patience, not_ready};
 use crate::status::Status;
-use crate::submitter::{Archived, Attempt, NotDone, ReadAnswer, ReadRequest};
+use crate::submitter::{Archived, Attempt, Limits, NotDone, ReadAnswer, ReadRequest};
 use crate::users::Logins;
 
 /// How long a snapshot may last. A snapshot that is older than a usual read ends sooner if it makes the database's
@@ -213,10 +213,34 @@ impl Gateway {
     /// Answers a read of keys.
     async fn read_keys(&self, request: &ReadRequest, command: &SpaceCommand) -> Result<ReadAnswer, Error> {
         request.read.check_limits()?;
+        let answers = self.keys(std::slice::from_ref(command), usize::MAX, request.limits).await?;
+        let answer = answers.into_iter().next().ok_or_else(|| Error::Unavailable("a read had no answer".into()))?;
+        Ok(ReadAnswer::Keys(answer?))
+    }
+
+    /// Answers reads of keys on one state that meets a level; see [`Readers::keys`](quorate_sql::readers::Readers::keys).
+    pub(crate) async fn read_all_keys(
+        &self,
+        commands: &[SpaceCommand],
+        level: Level,
+        bytes_max: usize,
+        deadline: Instant,
+    ) -> Result<Vec<Result<KeysReply, Failure>>, Error> {
+        // As for other reads: a loop of local ones would starve the other tasks.
+        coop::consume_budget().await;
+        self.reach(level, deadline).await?;
+        self.keys(commands, bytes_max, Limits::NONE).await
+    }
+
+    async fn keys(
+        &self,
+        commands: &[SpaceCommand],
+        bytes_max: usize,
+        limits: Limits,
+    ) -> Result<Vec<Result<KeysReply, Failure>>, Error> {
         // Soon after the founding of a cluster, or the upgrade of its last node, another attempt succeeds.
-        self.check_level(request.read.level()).map_err(|failure| Error::Unavailable(failure.message.into()))?;
-        let reply = self.store.readers().keys(&self.env, command, &request.limits.for_read()).await?;
-        Ok(ReadAnswer::Keys(reply))
+        self.check_level(KEYS_LEVEL).map_err(|failure| Error::Unavailable(failure.message.into()))?;
+        Ok(self.store.readers().keys(&self.env, commands, bytes_max, &limits.for_read()).await?)
     }
 
     /// Takes a snapshot that meets a level, waiting for a free permit.

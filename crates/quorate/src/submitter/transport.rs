@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, ready};
+use quorate_apply::waits::Waiter;
 use quorate_env::{Cause, Instant};
-use quorate_model::{Command, Failure, FailureKind, KeysReply, Outcome, Position, Read};
+use quorate_model::keys::SpaceCommand;
+use quorate_model::{Command, Failure, FailureKind, KeysReply, Outcome, Position, Read, Topic};
 use quorate_sql::query::Rows;
 use quorate_sql::readers::ReadLimits;
 use quorate_wire::{CallError, FailureKind as CallFailureKind, NotSent};
@@ -33,6 +36,24 @@ pub(crate) trait Transport: Send + Sync + 'static {
 
     /// Reads once.
     fn read<'a>(&'a self, request: &'a ReadRequest, deadline: Instant) -> BoxFuture<'a, Result<ReadAnswer, Error>>;
+
+    /// Reads keys once, on one state; see [`Keys::read_each`](crate::Keys::read_each).
+    fn read_keys<'a>(
+        &'a self,
+        _commands: &'a [SpaceCommand],
+        _level: Level,
+        _bytes_max: usize,
+        _deadline: Instant,
+    ) -> BoxFuture<'a, Result<Vec<Result<KeysReply, Failure>>, Error>> {
+        let text = "reads of several keys on one state need a node in this process; read them one by one";
+        ready(Err(Failure::new(FailureKind::Refused, text).into())).boxed()
+    }
+
+    /// Registers a waiter for a topic of the group `main`.
+    fn register(&self, _topic: Topic) -> Result<Waiter, Error> {
+        let text = "waiting for changes of keys needs a node in this process; look again after a while";
+        Err(Failure::new(FailureKind::Refused, text).into())
+    }
 
     /// Returns the last archived index once it is not lower than that of the position; without a position, once there
     /// is an archiver. Fails if no node archives.

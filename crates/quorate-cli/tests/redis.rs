@@ -1,0 +1,298 @@
+//! Real clients of Redis, unmodified, and a plain one, on clusters of real processes. `.ci/clients` installs them; one
+//! that is not installed is skipped, with a message; in CI that is an error.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    clippy::print_stderr,
+    reason = "tests run real processes and stop at the first surprise"
+)]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use rustix::process::Signal;
+use support::redis::Redis;
+use support::servers::{Servers, free_ports};
+use support::{Dev, quorate, quorate_reads, succeeded, wait_until};
+
+const PASSWORD: &str = "correct horse";
+
+fn resp_addr(dev: &Dev, id: u64) -> String {
+    dev.nodes()[usize::try_from(id).unwrap() - 1]["resp_addr"].as_str().unwrap().to_owned()
+}
+
+/// Connects to a node, and waits until the cluster has keys, which follows its founding.
+fn connect(addr: &str) -> Redis {
+    let mut client = Redis::connect(addr);
+    wait_until("keys", || client.ask("SET ready 1") == "+OK");
+    client
+}
+
+#[test]
+fn redis_and_sql_see_the_same_keys_at_every_node() {
+    let dev = Dev::start(3);
+    let mut clients: Vec<Redis> = dev.ids().iter().map(|id| connect(&resp_addr(&dev, *id))).collect();
+    for (client, id) in clients.iter_mut().zip(dev.ids()) {
+        let space = id;
+        assert_eq!(client.ask(&format!("SELECT {space}\nSET a 1\nINCR a\nGET a\nHSET h f v\nHGETALL h\nDBSIZE")), {
+            "+OK +OK :2 $\"2\" :1 *[$\"f\", $\"v\"] :2"
+        });
+        let value = format!("SELECT CAST(value AS TEXT) FROM quorate_keys WHERE space = {space} AND value IS NOT NULL");
+        assert_eq!(dev.value(Some(id), &value), "2");
+    }
+    let client = &mut clients[0];
+    assert_eq!(client.ask("MULTI\nSET b x\nINCR b\nGET b\nEXEC"), {
+        "+OK +QUEUED +QUEUED +QUEUED *[+OK, -ERR value is not an integer or out of range, $\"x\"]"
+    });
+    assert_eq!(client.ask("SET b y\nLPUSH b z\nGET b"), {
+        "+OK -WRONGTYPE Operation against a key holding the wrong kind of value $\"y\""
+    });
+    assert!(client.ask("SELECT 8").contains("no cache is configured"));
+    assert!(client.ask("PUBLISH news x").starts_with("-ERR this server has no events yet"));
+    assert!(client.ask("SUBSCRIBE news").starts_with("-ERR this server has no events yet"));
+    assert_eq!(client.ask("CONFIG GET appendfsync\nWAIT 1 0"), "*[$\"appendfsync\", $\"always\"] :1");
+    let leader = dev.leader();
+    wait_until("the facts", || client.ask("INFO quorate").contains(&format!("leader:{leader}\\r\\n")));
+    assert!(client.ask("CLIENT LIST").contains("cmd=client|list"), "{}", client.ask("CLIENT LIST"));
+}
+
+#[test]
+fn a_transaction_depends_on_what_it_watches_at_any_node() {
+    let dev = Dev::start(3);
+    let [mut first, mut second] = [1, 2].map(|id| connect(&resp_addr(&dev, id)));
+    // The level that EXEC after WATCH needs follows the founding, too.
+    wait_until("the format level", || !first.ask("WATCH level\nMULTI\nPING\nEXEC").contains("format level"));
+    assert_eq!(first.ask("SET a 1\nWATCH a\nMULTI\nSET a 2\nINCR b\nLPUSH a x\nEXEC"), {
+        "+OK +OK +OK +QUEUED +QUEUED +QUEUED *[+OK, :1, -WRONGTYPE Operation against a key holding the wrong kind of \
+         value]"
+    });
+    assert_eq!(first.ask("WATCH a none"), "+OK");
+    assert_eq!(second.ask("SET a 3"), "+OK");
+    assert_eq!(first.ask("MULTI\nSET a 4\nEXEC\nGET b"), "+OK +QUEUED *-1 $\"1\"");
+    assert_eq!(first.ask("WATCH a\nUNWATCH\nWATCH none\nMULTI\nEXEC"), "+OK +OK +OK +OK *[]");
+}
+
+#[test]
+fn clients_that_wait_are_served_by_pushes_at_any_node() {
+    let dev = Dev::start(3);
+    let mut waiting: Vec<Redis> = [2, 2, 3].map(|id| connect(&resp_addr(&dev, id))).into();
+    for client in &mut waiting {
+        client.send("BLPOP none queue 0").unwrap();
+    }
+    let mut pushing = connect(&resp_addr(&dev, 1));
+    assert_eq!(pushing.ask("RPUSH queue a b c"), ":3");
+    let mut found: Vec<String> = waiting.iter_mut().map(|client| client.reply().unwrap().to_string()).collect();
+    found.sort();
+    assert_eq!(found, ["a", "b", "c"].map(|item| format!("*[$\"queue\", $\"{item}\"]")));
+    let mut client = waiting.remove(0);
+    assert_eq!(client.ask("BLPOP queue 0.05\nBZPOPMIN scores 0.05"), "*-1 *-1");
+    client.send("BZPOPMIN scores 0").unwrap();
+    assert_eq!(pushing.ask("ZADD scores 1 one"), ":1");
+    assert_eq!(client.reply().unwrap().to_string(), "*[$\"scores\", $\"one\", $\"1\"]");
+    client.send("BLPOP queue 0").unwrap();
+    drop(client);
+    // A client that has gone takes nothing.
+    let mut observer = connect(&resp_addr(&dev, 2));
+    wait_until("the end of the wait", || observer.ask("INFO clients").contains("blocked_clients:0"));
+    assert_eq!(pushing.ask("RPUSH queue d\nLRANGE queue 0 -1"), ":1 *[$\"d\"]");
+}
+
+/// What a client of the trial by kills was told.
+#[derive(Default)]
+struct Told {
+    done: Vec<String>,
+    /// Those that may have been done.
+    unknown: Vec<String>,
+}
+
+/// Pushes different items, several at a time, until it is to end. Sends nothing twice.
+fn push(addr: &str, number: usize, has_ended: &AtomicBool) -> Told {
+    let mut told = Told::default();
+    let mut items = (0..).map(|item| format!("{number}-{item}"));
+    let mut client = None;
+    while !has_ended.load(Ordering::Relaxed) {
+        let Ok(mut connected) = client.take().map_or_else(|| Redis::try_connect(addr), Ok) else { continue };
+        let sent: Vec<String> = items.by_ref().take(8).collect();
+        let requests: Vec<String> = sent.iter().map(|item| format!("RPUSH list {item}")).collect();
+        let mut is_broken = connected.send(&requests.join("\n")).is_err();
+        for item in sent {
+            match connected.reply() {
+                Ok(reply) if !is_broken && !reply.is_error() => told.done.push(item),
+                Ok(_) => told.unknown.push(item),
+                Err(_) => {
+                    is_broken = true;
+                    told.unknown.push(item);
+                }
+            }
+        }
+        client = (!is_broken).then_some(connected);
+    }
+    told
+}
+
+#[test]
+fn no_acknowledged_write_is_lost_or_doubled_when_leaders_are_killed() {
+    const CLIENTS: usize = 6;
+    const WRITES_BETWEEN: usize = 200;
+    let dev = Dev::start(3);
+    let addrs: Vec<String> = dev.ids().iter().map(|id| resp_addr(&dev, *id)).collect();
+    let mut observer = connect(&addrs[0]);
+    let has_ended = AtomicBool::new(false);
+    let length = |observer: &mut Redis| -> usize {
+        let said = observer.ask("LLEN list");
+        said.strip_prefix(':').and_then(|count| count.parse().ok()).unwrap_or_default()
+    };
+    let told: Vec<Told> = thread::scope(|scope| {
+        let pushing: Vec<_> = (0..CLIENTS)
+            .map(|number| {
+                let (addr, has_ended) = (&addrs[number % addrs.len()], &has_ended);
+                scope.spawn(move || push(addr, number, has_ended))
+            })
+            .collect();
+        let mut written = 0;
+        for _ in 0..2 {
+            let leader = dev.leader();
+            observer = connect(&addrs[usize::from(leader == 1)]);
+            wait_until("writes", || length(&mut observer) >= written + WRITES_BETWEEN);
+            dev.kill(leader);
+            let before = length(&mut observer);
+            wait_until("writes without it", || length(&mut observer) >= before + WRITES_BETWEEN);
+            written = length(&mut observer);
+            succeeded(&dev.restart(leader));
+        }
+        has_ended.store(true, Ordering::Relaxed);
+        pushing.into_iter().map(|client| client.join().unwrap()).collect()
+    });
+    let all = observer.ask("LRANGE list 0 -1");
+    let mut found = BTreeMap::<&str, usize>::new();
+    for item in all.trim_start_matches("*[").trim_end_matches(']').split(", ") {
+        *found.entry(item.trim_start_matches("$\"").trim_end_matches('"')).or_default() += 1;
+    }
+    let done: usize = told.iter().map(|told| told.done.len()).sum();
+    for item in told.iter().flat_map(|told| &told.done) {
+        assert_eq!(found.remove(item.as_str()), Some(1), "{item}, which was acknowledged");
+    }
+    for item in told.iter().flat_map(|told| &told.unknown) {
+        assert!(found.remove(item.as_str()).unwrap_or(1) == 1, "{item} is there twice");
+    }
+    assert!(found.is_empty() && done > 0, "nobody has pushed {found:?}");
+}
+
+/// Starts a cluster of `quorate init`, with the port for Redis at each node, and waits until it has its administrator.
+fn with_users(tls: bool) -> (Servers, Vec<String>) {
+    let mut servers = Servers::init(3);
+    let addrs: Vec<String> = free_ports(3).iter().map(|port| format!("127.0.0.1:{port}")).collect();
+    for (name, addr) in ["a", "b", "c"].iter().zip(&addrs) {
+        servers.configure(name, "redis.listen", &format!("\"{addr}\""));
+        servers.configure(name, "redis.tls", &tls.to_string());
+        servers.serve(name);
+    }
+    let config = servers.config("a");
+    let config = config.to_str().unwrap();
+    let list = ["users", "list", "--config", config];
+    wait_until("the administrator", || String::from_utf8_lossy(&quorate(&list).stdout).contains("admin  admin"));
+    for (name, role) in [("app", "write"), ("guest", "read")] {
+        let add = ["users", "add", name, "--role", role, "--config", config];
+        succeeded(&quorate_reads(&add, &format!("{PASSWORD}\n")));
+    }
+    (servers, addrs)
+}
+
+#[test]
+fn users_log_in_by_password_or_token() {
+    let (servers, addrs) = with_users(false);
+    let config = servers.config("a");
+    let config = config.to_str().unwrap();
+    let token = succeeded(&quorate(&["users", "token", "app", "--config", config]));
+    let mut client = Redis::connect(&addrs[0]);
+    assert_eq!(client.ask("GET a\nPING"), "-NOAUTH Authentication required. -NOAUTH Authentication required.");
+    assert!(client.ask("AUTH app wrong").starts_with("-WRONGPASS"));
+    wait_until("the token at this node", || client.ask(&format!("AUTH {}", token.trim())) == "+OK");
+    wait_until("keys", || client.ask("SET a 1") == "+OK");
+    // The words of a request can't be written as a line here: the password has a space.
+    let mut guest = Redis::connect(&addrs[1]);
+    let auth = format!("*3\r\n$4\r\nAUTH\r\n$5\r\nguest\r\n${}\r\n{PASSWORD}\r\n", PASSWORD.len());
+    std::io::Write::write_all(&mut guest.stream, auth.as_bytes()).unwrap();
+    assert_eq!(guest.reply().unwrap().to_string(), "+OK");
+    wait_until("the write at the other node", || guest.ask("GET a") == "$\"1\"");
+    assert!(guest.ask("SET a 2").starts_with("-NOPERM"));
+    succeeded(&quorate(&["users", "remove", "app", "--config", config]));
+    wait_until("the end of the user", || client.ask("GET a").starts_with("-NOAUTH"));
+}
+
+/// A client, and the command that runs it: a script or program that gets an URL.
+fn clients(installed: &Path) -> [(&'static str, Option<Command>); 3] {
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/redis");
+    let (python, modules) = (installed.join("python"), installed.join("npm/node_modules"));
+    let mut versions = python.join("lib").read_dir().into_iter().flatten().flatten();
+    let has_redis = versions.any(|version| version.path().join("site-packages/redis").exists());
+    let program = installed.join("go/go-redis");
+    let script = |runner: PathBuf, name: &str| {
+        let mut command = Command::new(runner);
+        command.arg(scripts.join(name)).env("NODE_PATH", &modules);
+        command
+    };
+    [
+        ("redis-py", has_redis.then(|| script(python.join("bin/python"), "redis.py"))),
+        ("ioredis", modules.join("ioredis").exists().then(|| script("node".into(), "ioredis.cjs"))),
+        ("go-redis", program.exists().then(|| Command::new(program))),
+    ]
+}
+
+#[test]
+fn clients_work_over_tls_with_users_while_the_leader_is_killed() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let installed = std::env::var_os("QUORATE_CLIENTS").map_or_else(|| target.join("clients"), PathBuf::from);
+    let clients = clients(&installed);
+    if clients.iter().all(|(_, command)| command.is_none()) {
+        assert!(std::env::var_os("CI").is_none(), "no client of Redis is installed: run .ci/clients");
+        eprintln!("skipped: no client of Redis is installed; .ci/clients installs them");
+        return;
+    }
+    let (mut servers, addrs) = with_users(true);
+    let config = servers.config("a").to_str().unwrap().to_owned();
+    let token = succeeded(&quorate(&["users", "token", "app", "--config", &config]));
+    let leader = || {
+        let status = quorate(&["status", "--json", "--config", &config]);
+        let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap_or_default();
+        status["leader"].as_str().map(str::to_owned)
+    };
+    for (name, command) in clients {
+        let Some(mut command) = command else {
+            eprintln!("skipped: {name} is not installed");
+            continue;
+        };
+        let mut led = None;
+        wait_until("a leader", || {
+            led = leader();
+            led.is_some()
+        });
+        let led = led.unwrap();
+        let addr = &addrs[usize::from(led == "a")];
+        let ca = servers.dir.path().join("ca.crt");
+        command.arg(format!("rediss://app:{}@{addr}", token.trim()));
+        command.env("NODE_EXTRA_CA_CERTS", &ca).env("SSL_CERT_FILE", &ca);
+        let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let first = lines.next().and_then(Result::ok);
+        if first.as_deref() == Some("counting") {
+            servers.stop(&led, Signal::KILL);
+        }
+        let last = lines.map_while(Result::ok).last();
+        let mut said = String::new();
+        process.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        process.wait().unwrap();
+        assert_eq!((first.as_deref(), last.as_deref()), (Some("counting"), Some("passed")), "{name}: {said}");
+        servers.serve(&led);
+    }
+}

@@ -1,0 +1,65 @@
+//! A client of Redis' protocol that shows replies as they are.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use quorate_resp::differential::Value;
+use quorate_resp::{Frame, Protocol};
+
+/// How long a reply may take.
+const REPLY_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// A connection.
+pub struct Redis {
+    pub stream: TcpStream,
+    read: BytesMut,
+}
+
+impl Redis {
+    pub fn connect(addr: &str) -> Self {
+        Self::try_connect(addr).unwrap()
+    }
+
+    pub fn try_connect(addr: &str) -> std::io::Result<Self> {
+        let stream = TcpStream::connect(addr)?;
+        stream.set_read_timeout(Some(REPLY_TIME_MAX))?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, read: BytesMut::new() })
+    }
+
+    /// Sends requests, written as lines of words, without waiting for the replies.
+    pub fn send(&mut self, requests: &str) -> std::io::Result<()> {
+        let mut bytes = BytesMut::new();
+        for line in requests.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            let words = line.split(' ').map(|word| Bytes::copy_from_slice(word.as_bytes()));
+            Frame::bulks(words).write(Protocol::Two, &mut bytes);
+        }
+        self.stream.write_all(&bytes)
+    }
+
+    /// Returns the next reply; an error if the connection has ended.
+    pub fn reply(&mut self) -> std::io::Result<Value> {
+        loop {
+            if let Some((value, read)) = Value::read(&self.read).unwrap() {
+                drop(self.read.split_to(read));
+                return Ok(value);
+            }
+            let mut buffer = [0; 16 << 10];
+            let read = self.stream.read(&mut buffer)?;
+            if read == 0 {
+                return Err(std::io::ErrorKind::UnexpectedEof.into());
+            }
+            self.read.extend_from_slice(&buffer[..read]);
+        }
+    }
+
+    /// Sends requests together, and returns their replies, with spaces between them.
+    pub fn ask(&mut self, requests: &str) -> String {
+        self.send(requests).unwrap();
+        let count = requests.lines().filter(|line| !line.trim().is_empty()).count();
+        let replies: Vec<String> = (0..count).map(|_| self.reply().unwrap().to_string()).collect();
+        replies.join(" ")
+    }
+}

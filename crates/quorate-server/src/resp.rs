@@ -1,0 +1,246 @@
+//! The port of a node for the clients of Redis (`docs/keys.md`).
+//!
+//! `quorate-resp` speaks the protocol; what it asks of a server is answered here, by the handle of a node: `store` does
+//! the jobs of a connection, `facts` has what INFO and its like tell, `clients` knows the connections.
+//!
+//! # Invariants
+//!
+//! - The node runs each command, so a reply reports a write as done only if a majority has it.
+//! - A read sees every write that this node has acknowledged to any client of its handles before.
+//! - Each job is checked against the users of the cluster as they are then.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use quorate::users::{Credentials, Denied, Identity, UserRole, Users};
+use quorate::{Node, TlsConfig};
+use quorate_env::net::BoxStream;
+use quorate_env::serving::{OpenError, Order, Port, PortOptions, Service};
+use quorate_env::{Env, sleep};
+use quorate_http::port::is_loopback;
+use quorate_resp::{Connection, Cursors, Door, Host, Role};
+use quorate_tls::{Keychain, TlsError, TlsNet};
+
+use crate::ask::Asks;
+use clients::Clients;
+use facts::Facts;
+pub(crate) use metrics::Counts;
+use store::ClientStore;
+
+mod clients;
+mod facts;
+mod metrics;
+mod store;
+
+pub use store::{STATES_MAX, WAIT_LOOK};
+
+/// The most connections of a port. One more closes the oldest connection of the address that has the most.
+pub const CONNECTIONS_MAX: usize = 4_096;
+
+/// The time in which a stopping server completes current requests.
+pub const STOP_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// How often the facts are renewed that INFO tells.
+const FACTS_EVERY: Duration = Duration::from_secs(1);
+
+/// What a client gets that does not speak TLS on a port that does.
+const TLS_ONLY: &[u8] = b"-ERR this port speaks TLS only: connect with TLS (redis-cli --tls, or rediss://)\r\n";
+
+const OPTIONS: PortOptions = PortOptions {
+    thread: "quorate-resp",
+    connections_max: CONNECTIONS_MAX,
+    stop_time_max: STOP_TIME_MAX,
+    failed: |error| tracing::warn!(%error, "could not accept a connection of a Redis client"),
+};
+
+/// Why the port could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RespError {
+    /// The address can't be used.
+    #[error("can't listen for the clients of Redis on {addr}: {error}")]
+    Listen {
+        /// The address.
+        addr: String,
+        /// The error of the operating system.
+        #[source]
+        error: std::io::Error,
+    },
+    /// The certificate can't be used.
+    #[error("can't serve the clients of Redis over TLS: {0}")]
+    Tls(#[source] TlsError),
+    /// The operating system could not start a thread.
+    #[error("can't start a thread: {0}")]
+    Thread(#[source] std::io::Error),
+}
+
+impl RespError {
+    /// Returns whether the same call may succeed later without intervention.
+    pub fn is_retryable(&self) -> bool {
+        !matches!(self, Self::Tls(_))
+    }
+}
+
+/// An open port. Dropping it closes it at once, with all its connections.
+#[derive(Debug)]
+pub struct RespServer {
+    port: Port,
+    counts: Arc<Counts>,
+}
+
+/// Opens a port on `host:port` for the clients of Redis, over TLS if there is a certificate. It serves the keys of the
+/// node, and lets in the users of the cluster. While there are none, it lets in everyone on an address that only this
+/// machine can reach, or if `insecure` is set, and else nobody. The port does not keep the node alive.
+///
+/// # Errors
+///
+/// If the address is in use, or does not belong to this machine, or if the certificate can't be used.
+pub async fn serve(
+    listen: &str,
+    tls: Option<&TlsConfig>,
+    insecure: bool,
+    node: &Node,
+) -> Result<RespServer, RespError> {
+    let env = Env::real();
+    let counts = Arc::new(Counts::default());
+    let shared = Shared {
+        env: env.clone(),
+        keys: node.keys().with_own_writes(),
+        users: node.users(),
+        is_open: insecure,
+        cursors: Arc::new(Cursors::new(env.rng().next_u64())),
+        facts: Facts::new(node.observer()),
+        clients: Clients::default(),
+        counts: Arc::clone(&counts),
+    };
+    let service = move |addr: &str| {
+        let is_open = shared.is_open || is_loopback(addr);
+        Ok::<_, Infallible>(Clientele(Arc::new(Shared { is_open, ..shared })))
+    };
+    let opened = Port::open(&secured(&env, tls)?, listen, OPTIONS, service).await;
+    let port = opened.map_err(|error| match error {
+        OpenError::Listen(error) => RespError::Listen { addr: listen.to_owned(), error },
+        OpenError::Thread(error) => RespError::Thread(error),
+        OpenError::Refused(never) => match never {},
+    })?;
+    Ok(RespServer { port, counts })
+}
+
+impl RespServer {
+    /// Returns the address that the port listens on.
+    pub fn local_addr(&self) -> &str {
+        self.port.local_addr()
+    }
+
+    pub(crate) fn counts(&self) -> Arc<Counts> {
+        Arc::clone(&self.counts)
+    }
+
+    /// Closes the port cleanly: current requests are answered within [`STOP_TIME_MAX`].
+    pub async fn stop(self) {
+        self.port.stop().await;
+    }
+}
+
+/// Returns `env` with TLS for its listeners, if there is a certificate.
+fn secured(env: &Env, tls: Option<&TlsConfig>) -> Result<Env, RespError> {
+    let Some(tls) = tls else { return Ok(env.clone()) };
+    let keychain = Keychain::open(env, tls.files()).map_err(RespError::Tls)?;
+    Ok(TlsNet::new(env, keychain).without_client_certificates().with_answer_to_plain(TLS_ONLY).env(env))
+}
+
+/// What all connections of a port share.
+#[derive(Debug)]
+struct Shared {
+    env: Env,
+    keys: quorate::Keys,
+    users: Users,
+    /// Whether everyone is let in while the cluster has no users.
+    is_open: bool,
+    cursors: Arc<Cursors>,
+    facts: Facts,
+    clients: Clients,
+    counts: Arc<Counts>,
+}
+
+impl Shared {
+    /// Returns who shows this, or nothing, at an address.
+    async fn identify(&self, shown: Option<&Credentials>, from: &str) -> Result<Identity, Denied> {
+        let identity = self.users.check(shown, from).await?;
+        if identity.name().is_some() || self.is_open { Ok(identity) } else { Err(Denied::NoUsers) }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Clientele(Arc<Shared>);
+
+impl Service for Clientele {
+    async fn serve(&self, mut stream: BoxStream, mut order: Order, from: &str) {
+        let Self(shared) = self;
+        let client = shared.clients.add(from, shared.env.unix_nanos());
+        shared.counts.connections.inc();
+        let _open = shared.counts.count_open();
+        let mut door = Door::new(Connection::new(client.number(), from.to_owned()));
+        let store = ClientStore::new(Arc::clone(shared), from.to_owned());
+        let host = ClientHost { shared, from };
+        // Its sender is dropped at once if the port is dropped, which drops this future too.
+        let stopped = async move {
+            order.until_stopped(std::future::pending::<()>()).await;
+        };
+        // The error is that of the client's connection; there is nobody to tell.
+        let _ = quorate_resp::serve(&mut stream, &mut door, &store, &host, stopped).await;
+    }
+
+    async fn beside(self) {
+        let Self(shared) = self;
+        let asks = Asks::new(&shared.env, 1);
+        loop {
+            shared.facts.renew(&asks).await;
+            sleep(FACTS_EVERY).await;
+        }
+    }
+}
+
+/// What a connection asks of its server.
+#[derive(Debug)]
+struct ClientHost<'a> {
+    shared: &'a Shared,
+    from: &'a str,
+}
+
+impl Host for ClientHost<'_> {
+    fn anonymous(&self) -> Option<Role> {
+        // A node answers this at once.
+        let identity = self.shared.identify(None, self.from).now_or_never()?.ok()?;
+        Some(role(identity.role()))
+    }
+
+    fn info(&self, sections: &[String]) -> String {
+        let Shared { facts, counts, env, .. } = self.shared;
+        facts.info(sections, counts, env.unix_nanos())
+    }
+
+    fn parameters(&self) -> Vec<(&'static str, String)> {
+        facts::parameters()
+    }
+
+    fn clients(&self, but: u64) -> Vec<String> {
+        self.shared.clients.lines(but, self.shared.env.unix_nanos())
+    }
+
+    fn replicas(&self) -> u64 {
+        self.shared.facts.replicas()
+    }
+
+    // `ClientStore` has no source of events yet.
+    fn has_events(&self) -> bool {
+        false
+    }
+}
+
+/// Returns what a user with this role may do with keys.
+fn role(role: UserRole) -> Role {
+    if role >= UserRole::Write { Role::Write } else { Role::Read }
+}
