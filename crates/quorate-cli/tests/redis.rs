@@ -13,11 +13,12 @@
 mod support;
 
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use support::redis::Redis;
@@ -187,6 +188,68 @@ fn no_acknowledged_write_is_lost_or_doubled_when_leaders_are_killed() {
     assert!(found.is_empty() && done > 0, "nobody has pushed {found:?}");
 }
 
+/// Returns the bytes of memory that a process has resident.
+fn resident_bytes(pid: i32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+}
+
+#[test]
+fn hostile_clients_get_errors_and_disturb_nobody() {
+    /// The connections that send half a command.
+    const HALF: usize = 300;
+    /// The clients that ask for more than they read.
+    const SLOW: usize = 2;
+    /// The memory that all of them together may take: each slow one has replies of four reads of 16 MiB.
+    const MEMORY_MAX: u64 = 512 << 20;
+    let dev = Dev::start(1);
+    let addr = resp_addr(&dev, 1);
+    let mut good = connect(&addr);
+    let before = resident_bytes(dev.pid(1));
+    for (sent, error) in [
+        ("*1\r\n".repeat(10_000), "expected '$', got '*'"),
+        ("*1000000000\r\n".to_owned(), "invalid multibulk length"),
+        ("*1\r\n$99999999999\r\n".to_owned(), "invalid bulk length"),
+        ("x".repeat(100_000), "too big inline request"),
+    ] {
+        let mut client = Redis::connect(&addr);
+        // The server may close the connection before it has read all.
+        let _ = client.stream.write_all(sent.as_bytes());
+        assert!(client.reply().unwrap().to_string().contains(error), "{error}");
+        assert!(client.reply().is_err(), "the connection is closed");
+    }
+    let half: Vec<Redis> = (0..HALF)
+        .map(|_| {
+            let mut client = Redis::connect(&addr);
+            client.stream.write_all(b"*2\r\n$3\r\nGET\r\n$1000000\r\nab").unwrap();
+            client
+        })
+        .collect();
+    assert_eq!(good.ask(&format!("SET large {}", "v".repeat(1 << 20))), "+OK");
+    let slow: Vec<Redis> = (0..SLOW)
+        .map(|_| {
+            let mut client = Redis::connect(&addr);
+            client.send(&"GET large\n".repeat(100)).unwrap();
+            client
+        })
+        .collect();
+    let begun = Instant::now();
+    let mut longest = Duration::ZERO;
+    let open = format!("connected_clients:{}\\r\\n", HALF + 1);
+    wait_until("the end of slow readers", || {
+        let asked = Instant::now();
+        assert_eq!(good.ask("INCR n\nECHO here").split_once(' ').unwrap().1, "$\"here\"");
+        longest = longest.max(asked.elapsed());
+        good.ask("INFO clients").contains(&open)
+    });
+    assert!(longest < Duration::from_secs(5), "another client waited for {longest:?}");
+    let taken = resident_bytes(dev.pid(1)).saturating_sub(before);
+    assert!(taken < MEMORY_MAX, "the clients take {taken} bytes, after {:?}", begun.elapsed());
+    drop((half, slow));
+    assert_eq!(good.ask("PING"), "+PONG");
+}
+
 /// Starts a cluster of `quorate init`, with the port for Redis at each node, and waits until it has its administrator.
 fn with_users(tls: bool) -> (Servers, Vec<String>) {
     let mut servers = Servers::init(3);
@@ -221,7 +284,7 @@ fn users_log_in_by_password_or_token() {
     // The words of a request can't be written as a line here: the password has a space.
     let mut guest = Redis::connect(&addrs[1]);
     let auth = format!("*3\r\n$4\r\nAUTH\r\n$5\r\nguest\r\n${}\r\n{PASSWORD}\r\n", PASSWORD.len());
-    std::io::Write::write_all(&mut guest.stream, auth.as_bytes()).unwrap();
+    guest.stream.write_all(auth.as_bytes()).unwrap();
     assert_eq!(guest.reply().unwrap().to_string(), "+OK");
     wait_until("the write at the other node", || guest.ask("GET a") == "$\"1\"");
     assert!(guest.ask("SET a 2").starts_with("-NOPERM"));

@@ -19,6 +19,7 @@ mod http;
 mod input;
 mod model;
 mod peer;
+mod resp;
 mod sql;
 mod wal;
 mod wire;
@@ -64,6 +65,9 @@ pub const TARGETS: &[Target] = &[
     target("http-socket", 512, SMALL, http::socket),
     target("http-rqlite", 256, SMALL, http::rqlite),
     target("http-sql", 128, SMALL, http::sql),
+    target("resp-requests", 512, SMALL, resp::requests),
+    // A command of a few bytes may make a string of 16 MiB.
+    target("resp-door", 256, 1 << 30, resp::door),
 ];
 
 const fn target(name: &'static str, input_max: usize, memory_max: usize, run: fn(&[u8])) -> Target {

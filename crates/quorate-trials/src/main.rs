@@ -30,6 +30,7 @@ mod disaster;
 mod failover;
 mod harness;
 mod hostile;
+mod redis;
 mod reseed;
 mod restart_time;
 mod rolling;
@@ -47,6 +48,7 @@ use crate::differential::DifferentialArgs;
 use crate::disaster::DisasterArgs;
 use crate::failover::FailoverArgs;
 use crate::hostile::HostileArgs;
+use crate::redis::RedisArgs;
 use crate::reseed::ReseedArgs;
 use crate::restart_time::RestartTimeArgs;
 use crate::rolling::RollingArgs;
@@ -79,6 +81,8 @@ enum Trial {
     Hostile(HostileArgs),
     /// Measure how long writes wait when the leader is killed
     Failover(FailoverArgs),
+    /// Send random commands to a cluster and to a Valkey, and compare every reply
+    Redis(RedisArgs),
     /// Measure how long writes wait while a node that lost its data comes back
     Reseed(ReseedArgs),
     /// Measure how long writes wait during a rolling restart
@@ -99,6 +103,7 @@ async fn main() -> ExitCode {
         Trial::Hostile(args) => hostile::run(args).await,
         Trial::Disaster(args) => disaster::run(args).await,
         Trial::Failover(args) => failover::run(args).await,
+        Trial::Redis(args) => redis::run(args).await,
         Trial::Reseed(args) => reseed::run(args).await,
         Trial::Rolling(args) => rolling::run(args).await,
         Trial::Upgrade(args) => upgrade::run(args).await,

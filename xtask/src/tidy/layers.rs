@@ -95,14 +95,15 @@ const FUZZER: &[&str] = &[
     "quorate-consensus",
     "quorate",
     "quorate-http",
+    "quorate-resp",
     "quorate-server",
     "quorate-import",
     "quorate-shell",
 ];
 
-/// The trials run the binary as processes; they link only what its clients do, the checkers, and plain SQLite with the
-/// functions of `quorate-sql`.
-const TRIALS: &[&str] = &["quorate-backup", "quorate-env", "quorate-history", "quorate-sql", "quorate"];
+/// The trials run the binary as processes; they link only what its clients do, the checkers, which `quorate-resp` has
+/// too, and plain SQLite with the functions of `quorate-sql`.
+const TRIALS: &[&str] = &["quorate-backup", "quorate-env", "quorate-history", "quorate-resp", "quorate-sql", "quorate"];
 
 /// The simulated disk and network. All crates may use it in tests, but only the simulator may depend on it.
 const SIMULATED_WORLD: &str = "quorate-env-sim";

@@ -46,6 +46,8 @@ pub struct Node {
     pub id: u64,
     pub pid: i32,
     pub peer_addr: String,
+    #[serde(default)]
+    pub resp_addr: String,
     pub data_dir: PathBuf,
 }
 

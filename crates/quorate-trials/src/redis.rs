@@ -1,0 +1,186 @@
+//! Sends the same random commands to three nodes, each in turn, and to a real Valkey, and compares every reply.
+//!
+//! No reply may differ, but for the decisions that `docs/keys.md` lists. `.ci/stores` installs Valkey. With the same
+//! `--seed` the commands are the same.
+//!
+//! `cargo run --release -p quorate-trials -- redis [--seconds 120] [--seed 1] [--valkey FILE] [--dir DIR]
+//! [--quorate FILE]`
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use clap::Args;
+use quorate_env::Rng;
+use quorate_resp::differential::{Alike, Comparison, Generator, Value};
+use quorate_resp::{Frame, Protocol};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+use crate::harness::cluster::Cluster;
+use crate::harness::options::Options;
+use crate::harness::servers::free_addrs;
+use crate::harness::{Result, until};
+use crate::verdict::Verdict;
+
+/// The most requests that are sent together.
+const PIPELINE_MAX: u64 = 20;
+/// After so many requests the commands go to another node.
+const NODE_AFTER: u64 = 2_000;
+/// How long a server may take to start, and a cluster to reach its format level.
+const READY_MAX: Duration = Duration::from_secs(60);
+/// How long a reply may take.
+const REPLY_MAX: Duration = Duration::from_secs(60);
+
+/// Options of `quorate-trials redis`.
+#[derive(Args, Debug)]
+pub struct RedisArgs {
+    /// How long to send commands
+    #[arg(long, value_name = "N", default_value_t = 120)]
+    seconds: u64,
+    /// What the commands are drawn from [default: at random]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// The program of Valkey, as `.ci/stores` installs it
+    #[arg(long, value_name = "FILE", default_value = "target/stores/bin/valkey-server")]
+    valkey: PathBuf,
+    #[command(flatten)]
+    options: Options,
+}
+
+/// Runs the trial.
+pub async fn run(args: RedisArgs) -> Result<Verdict> {
+    let RedisArgs { seconds, seed, valkey, options } = args;
+    let seed = seed.unwrap_or_else(|| Rng::from_os().next_u64() >> 32);
+    println!("seed {seed}");
+    let (_valkey, redis) = start_valkey(&valkey).await?;
+    let mut cluster = Cluster::start(&options, &[]).await?;
+    let mut nodes = Vec::new();
+    for node in cluster.nodes()? {
+        nodes.push(Connection::to(&node.resp_addr).await?);
+    }
+    wait_for_level(&mut nodes[0]).await?;
+    let mut sides = Sides { redis, nodes, at: 0, hello: "2", comparison: Comparison::default() };
+    let (mut generator, end) = (Generator::new(seed), Instant::now() + Duration::from_secs(seconds));
+    let mut sent = 0;
+    sides.begin().await?;
+    while Instant::now() < end {
+        if sent / NODE_AFTER != (sent + PIPELINE_MAX) / NODE_AFTER {
+            sides.go_on().await?;
+        }
+        let pipeline: Vec<_> = (0..=generator.below(PIPELINE_MAX)).map(|_| generator.request()).collect();
+        sent += u64::try_from(pipeline.len())?;
+        if let Some(difference) = sides.compare(&pipeline).await? {
+            println!("after {sent} commands of seed {seed}, in version {}: {difference}", sides.hello);
+            return Ok(Verdict::new(format!("commands {sent}, differences 1"), false));
+        }
+    }
+    cluster.stop().await?;
+    Ok(Verdict::new(format!("commands {sent}, differences 0"), sent > 0))
+}
+
+/// Starts Valkey and connects to it.
+async fn start_valkey(program: &PathBuf) -> Result<(Child, Connection)> {
+    if !program.is_file() {
+        let missing = program.display();
+        return Err(format!("there is no {missing}: run .ci/stores, or name the program with --valkey").into());
+    }
+    let addr = free_addrs(1)?.remove(0);
+    let port = addr.rsplit(':').next().unwrap_or_default();
+    let mut command = Command::new(program);
+    command.args(["--port", port, "--save", "", "--bind", "127.0.0.1", "--dir", "/tmp"]);
+    let process = command.stdout(Stdio::null()).kill_on_drop(true).spawn()?;
+    let connected = until("Valkey", READY_MAX, async || Connection::to(&addr).await.ok()).await?;
+    Ok((process, connected))
+}
+
+/// Waits until transactions can depend on keys: the last thing that follows the founding of a cluster.
+async fn wait_for_level(node: &mut Connection) -> Result<()> {
+    let request = |text: &str| text.split(' ').map(|word| Bytes::copy_from_slice(word.as_bytes())).collect::<Vec<_>>();
+    let guarded = ["watch level", "multi", "ping", "exec"].map(request);
+    let reached = async || {
+        let replies = node.ask(&guarded).await.ok()?;
+        replies.last().filter(|reply| !reply.is_error()).map(drop)
+    };
+    until("the format level", READY_MAX, reached).await
+}
+
+/// A connection that shows replies as they are.
+struct Connection {
+    stream: TcpStream,
+    read: BytesMut,
+}
+
+impl Connection {
+    async fn to(addr: &str) -> Result<Self> {
+        Ok(Self { stream: TcpStream::connect(addr).await?, read: BytesMut::new() })
+    }
+
+    /// Sends requests together, and returns their replies.
+    async fn ask(&mut self, requests: &[Vec<Bytes>]) -> Result<Vec<Value>> {
+        let mut bytes = BytesMut::new();
+        for request in requests {
+            Frame::bulks(request.iter().cloned()).write(Protocol::Two, &mut bytes);
+        }
+        self.stream.write_all(&bytes).await?;
+        let mut values = Vec::new();
+        while values.len() < requests.len() {
+            if let Some((value, read)) = Value::read(&self.read)? {
+                values.push(value);
+                drop(self.read.split_to(read));
+            } else if timeout(REPLY_MAX, self.stream.read_buf(&mut self.read)).await?? == 0 {
+                return Err(format!("the connection ended after {} of {} replies", values.len(), requests.len()).into());
+            }
+        }
+        Ok(values)
+    }
+}
+
+/// Both sides, with the same keys.
+struct Sides {
+    redis: Connection,
+    nodes: Vec<Connection>,
+    /// The node that is asked.
+    at: usize,
+    /// The version of the protocol.
+    hello: &'static str,
+    comparison: Comparison,
+}
+
+impl Sides {
+    /// Begins anew, without keys.
+    async fn begin(&mut self) -> Result<()> {
+        let empty = [vec!["reset".into()], vec!["flushall".into()], vec!["hello".into(), self.hello.into()]];
+        self.redis.ask(&empty).await?;
+        self.nodes[self.at].ask(&empty).await?;
+        self.comparison = Comparison::default();
+        Ok(())
+    }
+
+    /// Begins anew at the next node, and in the other version of the protocol.
+    async fn go_on(&mut self) -> Result<()> {
+        self.at = (self.at + 1) % self.nodes.len();
+        self.hello = if self.hello == "2" { "3" } else { "2" };
+        self.begin().await
+    }
+
+    /// Sends requests to both sides. Returns how they differ, if they do.
+    async fn compare(&mut self, requests: &[Vec<Bytes>]) -> Result<Option<String>> {
+        let redis = self.redis.ask(requests).await?;
+        let ours = self.nodes[self.at].ask(requests).await?;
+        for (request, (redis, ours)) in requests.iter().zip(redis.iter().zip(&ours)) {
+            match self.comparison.check(request, redis, ours) {
+                Ok(Alike::Same) => {}
+                Ok(Alike::Apart) => {
+                    self.begin().await?;
+                    break;
+                }
+                Err(difference) => return Ok(Some(difference.to_string())),
+            }
+        }
+        Ok(None)
+    }
+}
