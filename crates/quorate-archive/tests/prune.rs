@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use model::{Alone, CLUSTER, EPOCH, HOUR, block_on};
+use quorate_archive::objects::{Memory, Trouble, Verb};
 use quorate_archive::restore::{Target, manifest};
 use quorate_archive::{ArchiveError, Archiver, End, File, Identity, Manifest, Objects, Pruned, Put, Tidying, prune};
 
@@ -111,5 +112,68 @@ fn what_has_no_archive_cannot_be_pruned() {
         let missing = prune(&alone.env, &objects, 1, (0, Duration::ZERO), false).await;
         assert!(matches!(missing, Err(ArchiveError::Missing(_))), "{missing:?}");
         assert!(prune_to(&alone, 0).await.objects.is_empty(), "nothing was put yet");
+    });
+}
+
+/// Does something again while others change the manifest at the same time.
+async fn again<T>(mut action: impl AsyncFnMut() -> Result<T, ArchiveError>) -> T {
+    for _ in 0..16 {
+        match action().await {
+            Ok(done) => return done,
+            Err(ArchiveError::Changed) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+    panic!("the manifest changes again and again");
+}
+
+/// Lets each request take up to two milliseconds before its effect, and again after it.
+fn delay(memory: &Memory, seed: u64) {
+    let mut drawn = seed;
+    let mut time = move || {
+        drawn = drawn.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        Duration::from_micros((drawn >> 32) % 2_000)
+    };
+    memory.set_troubles(move |_, _| Trouble { before: time(), after: time(), ..Trouble::default() });
+}
+
+#[test]
+fn states_are_given_up_while_the_archiver_replaces_the_manifest() {
+    block_on(async {
+        let mut meetings = 0;
+        for seed in 0..24 {
+            let mut alone = live(60, None, 3).await;
+            alone.change();
+            let (last, objects) = (alone.history.last(), Arc::new(alone.memory.clone()) as Arc<dyn Objects>);
+            let (env, now) = (alone.env.clone(), i64::try_from(last).unwrap() * HOUR);
+            let keep = (now, Duration::from_secs(30 * HOURS));
+            delay(&alone.memory, seed);
+            let replaced = alone.memory.requests().get(&Verb::Replace).copied();
+            let pruned = again(async || prune(&env, &objects, CLUSTER, keep, false).await);
+            let Alone { archiver, node, history, .. } = &mut alone;
+            let archived = async {
+                again(async || archiver.put_pages(node.boundary(history, last)).await).await;
+                again(async || archiver.tidy(now, None).await).await;
+            };
+            let (_, ()) = tokio::join!(pruned, archived);
+            alone.memory.end_troubles();
+            let requests = alone.memory.requests();
+            meetings += requests[&Verb::Replace].saturating_sub(replaced.unwrap_or(0)).saturating_sub(2);
+
+            let listed = manifest(&*objects, CLUSTER).await.unwrap().unwrap();
+            assert_eq!((listed.token, listed.generations.len()), (1, 1), "seed {seed}");
+            let objects = alone.memory.contents();
+            for file in &listed.current().unwrap().files {
+                let name = format!("{:016x}-{:016x}.ltx", file.min, file.max);
+                assert!(objects.keys().any(|key| key.ends_with(&name)), "seed {seed}: {file:?} is gone");
+            }
+            for kept in 31..=last {
+                alone.check(kept).await;
+            }
+            alone.change();
+            assert!(matches!(alone.put_boundary().await, Put::File(_)), "seed {seed}");
+            alone.check(last + 1).await;
+        }
+        assert!(meetings > 0, "no run replaced a manifest that had changed");
     });
 }

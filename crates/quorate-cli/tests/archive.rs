@@ -174,7 +174,14 @@ fn servers_rehearse_restores_on_a_schedule() {
     let config = servers.config("a");
     let status = || succeeded(&quorate(&["status", "--config", text(&config)]));
     wait_until("the status tells of it", || status().contains(", rehearsed at 2"));
-    for name in names {
+
+    servers.stop("c", Signal::KILL);
+    let is_away = |name: &&str| {
+        let said = servers.said(name);
+        said.lines().any(|line| line.contains("event=\"rehearsal_differs\"") && line.contains("away=[\"c\"]"))
+    };
+    wait_until("a rehearsal says which node it could not compare", || ["a", "b"].iter().any(is_away));
+    for name in ["a", "b"] {
         assert!(servers.stop(name, Signal::TERM).success(), "{}", servers.said(name));
     }
 }
