@@ -144,9 +144,9 @@ impl Readers {
         self.aside(env, limits, move |reader, allowance| reader.query(&statement, None, &kept, allowance)).await
     }
 
-    /// Runs commands on keys that only read, on one state and at the time of the cluster: on the calling thread if that is
-    /// short, otherwise on a thread for blocking work. Dropping the future ends it. There are fewer answers than commands
-    /// if the last one brings the bytes of all answers to `bytes_max`.
+    /// Runs commands on keys that only read, on one state and at the time of the cluster: on the calling thread if
+    /// that is short, otherwise on a thread for blocking work. Dropping the future ends it. There are fewer answers
+    /// than commands if the last one brings the bytes of all answers to `bytes_max`.
     pub async fn keys(
         &self,
         env: &Env,

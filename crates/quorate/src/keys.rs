@@ -36,6 +36,7 @@
 
 use std::time::Duration;
 
+use quorate_env::Env;
 use quorate_model::UserRole;
 
 use crate::error::Error;
@@ -104,7 +105,11 @@ impl Keys {
 
     /// Returns a number for a draw.
     fn seed(&self) -> u64 {
-        self.sql.env().rng().next_u64()
+        self.env().rng().next_u64()
+    }
+
+    fn env(&self) -> &Env {
+        self.sql.submitter.runtime().env()
     }
 
     fn with(&self, sql: Sql) -> Self {

@@ -7,11 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use quorate_apply::waits::Waiter;
-use quorate_env::Env;
-use quorate_model::keys::{KeysReply, SpaceCommand};
 use quorate_model::limits::{BUDGET_DEFAULT, COMMANDS_MAX};
-use quorate_model::{Command, Failure, FailureKind, Mode, Proposal, Read, ReadCheck, Topic, UserRole};
+use quorate_model::{Command, Failure, FailureKind, Mode, Proposal, Read, ReadCheck, UserRole};
 use quorate_sql::query::Rows;
 use quorate_sql::readers::{BYTES_DEFAULT, ROWS_DEFAULT};
 
@@ -47,7 +44,7 @@ pub use crate::snapshot::RowStream;
 /// A write whose future is dropped may have taken effect, or may still take effect.
 #[derive(Clone)]
 pub struct Sql {
-    submitter: Arc<Submitter>,
+    pub(crate) submitter: Arc<Submitter>,
     level: Level,
     sees_own_writes: bool,
     deadline: Duration,
@@ -419,18 +416,6 @@ impl Sql {
         self.submitter.read(request, self.deadline).await
     }
 
-    pub(crate) async fn read_keys(
-        &self,
-        commands: &[SpaceCommand],
-        bytes_max: usize,
-    ) -> Result<Vec<Result<KeysReply, Failure>>, Error> {
-        self.submitter.read_keys(commands, self.level()?, bytes_max, self.deadline).await
-    }
-
-    pub(crate) fn register(&self, topic: Topic) -> Result<Waiter, Error> {
-        self.submitter.register(topic)
-    }
-
     row_methods!(&self);
 
     /// Opens a snapshot: one state, at this handle's level, for many reads. The handle's deadline limits the time to
@@ -445,17 +430,13 @@ impl Sql {
     }
 
     /// Returns the level of a read that begins now.
-    fn level(&self) -> Result<Level, Error> {
+    pub(crate) fn level(&self) -> Result<Level, Error> {
         if self.sees_own_writes { self.submitter.seeing_own_writes(self.level) } else { Ok(self.level) }
     }
 
     /// Returns the handle to the keys of the database, with the options of this one.
     pub fn keys(&self) -> Keys {
         Keys::new(self.clone())
-    }
-
-    pub(crate) fn env(&self) -> &Env {
-        self.submitter.runtime().env()
     }
 
     pub(crate) fn deadline(&self) -> Duration {

@@ -14,7 +14,7 @@ const NONE: &[(&str, &str)] = &[];
 
 const NANOS_PER_SECOND: f64 = 1e9;
 
-/// Returns all metrics of a node, of its scheduled backups, and of its port for the clients of Redis, if there are some.
+/// Returns all metrics of a node, of its scheduled backups, and of its port for the clients of Redis, if it has these.
 pub(crate) fn families(metrics: &Metrics, scheduled: Option<&Seen>, redis: Option<&Counts>) -> Vec<Family> {
     let of_node = [process, members, database, log, connections, archive];
     let of_groups = [cluster, leaders, writes, stages, reads];

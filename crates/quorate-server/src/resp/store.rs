@@ -71,8 +71,9 @@ impl ClientStore {
             return self.read(&commands).await.map(Answered::Keys);
         }
         let keys = &self.shared.keys;
-        let premises =
-            premises.into_iter().map(|Premise { space, key, version }| keys.space(space).expect(key, version));
+        let premises = premises
+            .into_iter()
+            .map(|Premise { space, key, version }| keys.space(space).run(KeyCommand::Expect { key, version }));
         match keys.run_each(premises, commands).await {
             Ok(answers) => Ok(Answered::Keys(answers)),
             Err(Error::Failed(failure)) if failure.kind == FailureKind::Conflict => Ok(Answered::Conflict),

@@ -1,6 +1,6 @@
 //! Waiting for changes of keys, for pops that block.
 //!
-//! A caller gets in line, then looks, so it misses nothing. If it finds nothing, it waits for its turn, and looks again.
+//! A caller gets in line, then looks, so it misses nothing. If it finds nothing, it waits for its turn and looks again.
 //! The first in the line of a key is told of each change. A turn that was of no use (another client was faster, or the
 //! key holds something of another kind) is not passed on: callers should look again after a while, too.
 //!
@@ -25,7 +25,7 @@ impl Keys {
     /// Returns [`Error::Overloaded`] if too many wait on the node. A remote handle refuses it.
     pub fn line<B: IntoBytes>(&self, keys: impl IntoIterator<Item = B>) -> Result<Line, Error> {
         let topics = keys.into_iter().map(|key| quorate_sql::keys::topic(self.space, &key.into_bytes()));
-        topics.map(|topic| self.sql.register(topic)).collect::<Result<_, _>>().map(Line)
+        topics.map(|topic| self.sql.submitter.register(topic)).collect::<Result<_, _>>().map(Line)
     }
 }
 

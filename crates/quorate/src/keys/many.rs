@@ -1,5 +1,5 @@
-//! Many commands at once, on keys of any space, each with a reply or a failure of its own. For doors, whose clients send
-//! many requests together.
+//! Many commands at once, on keys of any space, each with a reply or a failure of its own. For doors, whose clients
+//! send many requests together.
 //!
 //! Invariant: a command that exceeds a limit fails alone; it never reaches the cluster.
 
@@ -47,7 +47,8 @@ impl Keys {
     }
 
     /// Answers commands that only read, on one state that meets the level of the handle. There are fewer answers than
-    /// commands if the last one brings the bytes of all answers to `bytes_max`. The space of the handle does not matter.
+    /// commands if the last one brings the bytes of all answers to `bytes_max`. The space of the handle does not
+    /// matter.
     ///
     /// # Errors
     ///
@@ -55,15 +56,20 @@ impl Keys {
     pub async fn read_each(&self, commands: &[SpaceCommand], bytes_max: usize) -> Result<Answers, Error> {
         let checked: Vec<_> = commands.iter().map(SpaceCommand::check_read).collect();
         if checked.iter().all(Result::is_ok) {
-            return self.sql.read_keys(commands, bytes_max).await;
+            return self.read_all(commands, bytes_max).await;
         }
         let good = commands.iter().zip(&checked).filter(|(_, checked)| checked.is_ok());
         let good: Vec<SpaceCommand> = good.map(|(command, _)| command.clone()).collect();
-        let mut read = self.sql.read_keys(&good, bytes_max).await?.into_iter();
+        let mut read = self.read_all(&good, bytes_max).await?.into_iter();
         let answers = checked.into_iter().map_while(|checked| match checked {
             Err(failure) => Some(Err(failure)),
             Ok(()) => read.next(),
         });
         Ok(answers.collect())
+    }
+
+    async fn read_all(&self, commands: &[SpaceCommand], bytes_max: usize) -> Result<Answers, Error> {
+        let (submitter, level) = (&self.sql.submitter, self.sql.level()?);
+        submitter.read_keys(commands, level, bytes_max, self.sql.deadline()).await
     }
 }

@@ -218,7 +218,7 @@ impl Gateway {
         Ok(ReadAnswer::Keys(answer?))
     }
 
-    /// Answers reads of keys on one state that meets a level; see [`Readers::keys`](quorate_sql::readers::Readers::keys).
+    /// Answers reads of keys on one state that meets a level, up to `bytes_max`.
     pub(crate) async fn read_all_keys(
         &self,
         commands: &[SpaceCommand],
