@@ -7,6 +7,7 @@
 //! decoder here accepts only what its own encoder would have written ([`DecodeError::Unknown`] otherwise), and the
 //! error for an unknown level names the level.
 
+use crate::events::EventsAnswer;
 use crate::limits::{FORMAT_LEVEL, PROPOSAL_BYTES_MAX};
 use crate::{Failure, FailureKind, KeysReply, Outcome, Proposal, Read, User, Value};
 
@@ -14,6 +15,8 @@ mod control;
 mod decode;
 mod encode;
 pub mod entry;
+mod events;
+mod failure;
 mod items;
 mod keys;
 
@@ -21,11 +24,12 @@ use bytes::Bytes;
 use decode::{Decode, Field, Fields, Part};
 use encode::{Canonical, Message};
 
-/// Tags of the families, the same in commands, results and reads. 4 to 6 are reserved for locks, events and queues.
+/// Tags of the families, the same in commands, results and reads. 4 and 6 are reserved for locks and queues.
 mod family {
     pub(super) const CONTROL: u32 = 1;
     pub(super) const SQL: u32 = 2;
     pub(super) const KEYS: u32 = 3;
+    pub(super) const EVENTS: u32 = 5;
     pub(super) const ITEMS: u32 = 14;
 }
 
@@ -159,6 +163,21 @@ pub fn keys_reply_len(reply: &KeysReply) -> usize {
 
 /// Decodes the answer to a read of keys.
 pub fn decode_keys_reply(bytes: &Bytes) -> Result<KeysReply, DecodeError> {
+    decode_strictly(bytes)
+}
+
+/// Encodes the answer to a read of events.
+pub fn encode_events_answer(answer: &EventsAnswer) -> Bytes {
+    answer.encode().into()
+}
+
+/// Returns the number of bytes that [`encode_events_answer`] makes of an answer.
+pub fn events_answer_len(answer: &EventsAnswer) -> usize {
+    answer.encoded_len()
+}
+
+/// Decodes the answer to a read of events.
+pub fn decode_events_answer(bytes: &Bytes) -> Result<EventsAnswer, DecodeError> {
     decode_strictly(bytes)
 }
 

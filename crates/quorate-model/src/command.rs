@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use crate::events::{EVENTS_LEVEL, EventsCommand, EventsQuery, EventsReply};
 use crate::keys::{KEYS_LEVEL, KeysReply, SpaceCommand};
 use crate::limits::BASE_LEVEL;
 use crate::sql::NO_ROWS;
@@ -18,6 +19,8 @@ pub enum Command {
     Sql(SqlCommand),
     /// Runs in the store of keys.
     Keys(SpaceCommand),
+    /// Runs in the store of events.
+    Events(EventsCommand),
     /// Runs in the store for tests.
     Items(ItemsCommand),
 }
@@ -31,6 +34,8 @@ pub enum CommandResult {
     Sql(SqlReply),
     /// The result of a [`Command::Keys`].
     Keys(KeysReply),
+    /// The result of a [`Command::Events`].
+    Events(EventsReply),
     /// The result of a [`Command::Items`].
     Items(ItemsReply),
     /// The command failed and changed nothing. Only a [pipeline](crate::Mode::Pipeline) has such results.
@@ -48,6 +53,8 @@ pub enum Read {
     Sql(Statement),
     /// A command on keys that only reads.
     Keys(SpaceCommand),
+    /// A query for events.
+    Events(EventsQuery),
 }
 
 impl Command {
@@ -57,6 +64,7 @@ impl Command {
             Self::Control(command) => command.level(),
             Self::Sql(_) => BASE_LEVEL,
             Self::Keys(command) => command.level(),
+            Self::Events(_) => EVENTS_LEVEL,
             Self::Items(_) => 2,
         }
     }
@@ -66,7 +74,7 @@ impl Command {
         match self {
             Self::Control(command) => command.is_alone(),
             Self::Sql(command) => command.is_alone(),
-            Self::Keys(_) | Self::Items(_) => false,
+            Self::Keys(_) | Self::Events(_) | Self::Items(_) => false,
         }
     }
 
@@ -74,7 +82,7 @@ impl Command {
     pub fn may_run_dry(&self) -> bool {
         match self {
             // What a command on keys changes gets a version by its entry, which a dry run does not know.
-            Self::Control(_) | Self::Keys(_) => false,
+            Self::Control(_) | Self::Keys(_) | Self::Events(_) => false,
             Self::Sql(command) => command.may_run_dry(),
             Self::Items(_) => true,
         }
@@ -86,7 +94,7 @@ impl Command {
             Self::Sql(SqlCommand::Statement(statement)) => Some(&statement.sql),
             Self::Sql(SqlCommand::Bulk(bulk)) => Some(&bulk.sql),
             Self::Sql(SqlCommand::Vacuum | SqlCommand::Extend(_)) => None,
-            Self::Control(_) | Self::Keys(_) | Self::Items(_) => None,
+            Self::Control(_) | Self::Keys(_) | Self::Events(_) | Self::Items(_) => None,
         }
     }
 
@@ -96,6 +104,7 @@ impl Command {
             Self::Control(command) => command.check_limits(),
             Self::Sql(command) => command.check_limits(number),
             Self::Keys(command) => command.check_limits(),
+            Self::Events(command) => command.check_limits(),
             Self::Items(_) => Ok(()),
         }
     }
@@ -107,6 +116,7 @@ impl Read {
         match self {
             Self::Sql(query) => query.check_limits(),
             Self::Keys(command) => command.check_read(),
+            Self::Events(query) => query.check_limits(),
         }
     }
 
@@ -115,6 +125,7 @@ impl Read {
         match self {
             Self::Sql(_) => BASE_LEVEL,
             Self::Keys(_) => KEYS_LEVEL,
+            Self::Events(_) => EVENTS_LEVEL,
         }
     }
 }
@@ -134,6 +145,12 @@ impl From<SqlCommand> for Command {
 impl From<SpaceCommand> for Command {
     fn from(command: SpaceCommand) -> Self {
         Self::Keys(command)
+    }
+}
+
+impl From<EventsCommand> for Command {
+    fn from(command: EventsCommand) -> Self {
+        Self::Events(command)
     }
 }
 
@@ -161,6 +178,12 @@ impl From<KeysReply> for CommandResult {
     }
 }
 
+impl From<EventsReply> for CommandResult {
+    fn from(reply: EventsReply) -> Self {
+        Self::Events(reply)
+    }
+}
+
 impl From<ItemsReply> for CommandResult {
     fn from(reply: ItemsReply) -> Self {
         Self::Items(reply)
@@ -173,7 +196,7 @@ impl CommandResult {
     pub(crate) fn value(&self, column: &Column) -> Result<&Value, String> {
         match self {
             Self::Sql(reply) => reply.value(column),
-            Self::Control(_) | Self::Keys(_) | Self::Items(_) => Err(NO_ROWS.to_owned()),
+            Self::Control(_) | Self::Keys(_) | Self::Events(_) | Self::Items(_) => Err(NO_ROWS.to_owned()),
             Self::Failed(_) => Err("failed".to_owned()),
         }
     }

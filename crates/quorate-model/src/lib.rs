@@ -12,7 +12,7 @@
 //!   byte, and golden files pin them.
 //! - No bytes make a decoder panic, and a decoder never skips what it does not know: a node that skipped part of a
 //!   command would diverge from the others.
-//! - All limits are constants of [`limits`] and [`keys::limits`].
+//! - All limits are constants of [`limits`], [`keys::limits`] and [`events::limits`].
 
 #![forbid(unsafe_code)]
 
@@ -22,6 +22,7 @@ pub mod codec;
 mod command;
 mod control;
 mod entry;
+pub mod events;
 mod failure;
 mod items;
 pub mod keys;
@@ -44,6 +45,7 @@ pub use codec::DecodeError;
 pub use command::{Command, CommandResult, Read, Results};
 pub use control::{ControlCommand, ControlReply};
 pub use entry::{Entry, Payload};
+pub use events::{EventsCommand, EventsReply};
 pub use failure::{Failure, FailureKind};
 pub use items::{ItemsCommand, ItemsReply};
 pub use keys::{KeysCommand, KeysReply, SpaceCommand};

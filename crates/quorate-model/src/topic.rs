@@ -4,3 +4,9 @@
 /// is woken has to look, and topics that differ may have the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Topic(pub u64);
+
+impl Topic {
+    /// The topic of all events. An event is for everyone, so an entry that touches this topic wakes all of its waiters;
+    /// for other topics it wakes one.
+    pub const EVENTS: Self = Self(0x0071_756f_7261_7465);
+}

@@ -23,6 +23,8 @@ use quorate_model::{
 
 #[path = "codec/archiver.rs"]
 mod archiver;
+#[path = "codec/events.rs"]
+mod events;
 #[path = "codec/keys.rs"]
 mod keys;
 #[path = "codec/keys_6.rs"]
@@ -112,6 +114,7 @@ fn any_command() -> impl Strategy<Value = Command> {
         1 => control.prop_map(Command::Control),
         2 => sql.prop_map(Command::Sql),
         4 => keys::any_keys_command().prop_map(Command::Keys),
+        1 => events::any_command().prop_map(Command::Events),
         1 => items.prop_map(Command::Items),
     ]
 }
@@ -170,6 +173,7 @@ fn any_outcome() -> impl Strategy<Value = Outcome> {
         prop_oneof![Just(ControlReply::Done), session, archiver::any_reply()].prop_map(CommandResult::Control),
         prop_oneof![Just(SqlReply::Done), statement.prop_map(SqlReply::Statement)].prop_map(CommandResult::Sql),
         keys::any_reply().prop_map(CommandResult::Keys),
+        events::any_reply().prop_map(CommandResult::Events),
         any_failure().prop_map(CommandResult::Failed),
     ];
     prop_oneof![

@@ -11,11 +11,13 @@ use bytes::Bytes;
 use prost::encoding::decode_varint;
 
 use super::{DecodeError, FAILED, PIPELINE, family};
+use crate::events::EventsQuery;
 use crate::limits::{COMMANDS_MAX, EXTENSIONS_MAX, PARAMETERS_MAX, READ_CHECKS_MAX};
 use crate::{
-    Bulk, Column, Command, CommandResult, ControlCommand, ControlReply, DryRunRecord, Failure, FailureKind,
-    ItemsCommand, ItemsReply, KeysReply, Mode, Origin, Outcome, PackedRows, Param, Proposal, Read, ReadCheck, Reply,
-    RequestKey, Returned, SessionId, SpaceCommand, SqlCommand, SqlReply, Stamp, Statement, StatementResult, Value,
+    Bulk, Column, Command, CommandResult, ControlCommand, ControlReply, DryRunRecord, EventsCommand, EventsReply,
+    Failure, ItemsCommand, ItemsReply, KeysReply, Mode, Origin, Outcome, PackedRows, Param, Proposal, Read, ReadCheck,
+    Reply, RequestKey, Returned, SessionId, SpaceCommand, SqlCommand, SqlReply, Stamp, Statement, StatementResult,
+    Value,
 };
 
 /// The bits of a field's key that give the type of its content.
@@ -247,6 +249,7 @@ impl Decode for Command {
             (family::CONTROL, Content(part)) => ControlCommand::decode(part).map(Self::Control),
             (family::SQL, Content(part)) => SqlCommand::decode(part).map(Self::Sql),
             (family::KEYS, Content(part)) => SpaceCommand::decode(part).map(Self::Keys),
+            (family::EVENTS, Content(part)) => EventsCommand::decode(part).map(Self::Events),
             (family::ITEMS, Content(part)) => ItemsCommand::decode(part).map(Self::Items),
             _ => Err(Flaw::Unknown),
         }
@@ -270,6 +273,7 @@ impl Decode for Read {
         match only_field(part)? {
             (family::SQL, Content(part)) => Statement::decode(part).map(Self::Sql),
             (family::KEYS, Content(part)) => SpaceCommand::decode(part).map(Self::Keys),
+            (family::EVENTS, Content(part)) => EventsQuery::decode(part).map(Self::Events),
             _ => Err(Flaw::Unknown),
         }
     }
@@ -448,6 +452,7 @@ impl Decode for CommandResult {
             (family::CONTROL, Content(part)) => ControlReply::decode(part).map(Self::Control),
             (family::SQL, Content(part)) => SqlReply::decode(part).map(Self::Sql),
             (family::KEYS, Content(part)) => KeysReply::decode(part).map(Self::Keys),
+            (family::EVENTS, Content(part)) => EventsReply::decode(part).map(Self::Events),
             (family::ITEMS, Content(part)) => ItemsReply::decode(part).map(Self::Items),
             (FAILED, Content(part)) => Failure::decode(part).map(Self::Failed),
             _ => Err(Flaw::Unknown),
@@ -478,23 +483,5 @@ impl Decode for StatementResult {
             }
         }
         Ok(result)
-    }
-}
-
-impl Decode for Failure {
-    fn decode(part: Part<'_>) -> Result<Self, Flaw> {
-        let mut kind = None;
-        let mut failure = Self::new(FailureKind::Sql, String::new());
-        for field in Fields::of(part) {
-            match field? {
-                (1, Number(number)) => kind = FailureKind::from_number(small(number)?),
-                (2, Number(number)) => failure.sqlite_code = small(unzigzag(number))?,
-                (3, Number(number)) => failure.command = Some(small(number)?),
-                (4, Content(part)) => failure.message = text(part)?,
-                (5, Number(number)) => failure.row = Some(small(number)?),
-                _ => return Err(Flaw::Unknown),
-            }
-        }
-        Ok(Self { kind: kind.ok_or(Flaw::Unknown)?, ..failure })
     }
 }

@@ -7,8 +7,8 @@ use prost::encoding::{WireType, encode_varint, encoded_len_varint, key_len};
 
 use super::{FAILED, PIPELINE, family};
 use crate::{
-    Bulk, Column, Command, CommandResult, DryRunRecord, Failure, Mode, Origin, Outcome, PackedRows, Param, Proposal,
-    Read, ReadCheck, Reply, RequestKey, Returned, SqlCommand, SqlReply, Stamp, Statement, StatementResult, Value,
+    Bulk, Column, Command, CommandResult, DryRunRecord, Mode, Origin, Outcome, PackedRows, Param, Proposal, Read,
+    ReadCheck, Reply, RequestKey, Returned, SqlCommand, SqlReply, Stamp, Statement, StatementResult, Value,
 };
 
 /// A type that is encoded as tagged fields. Never reuse or renumber a tag: logs and sessions on disk contain them.
@@ -242,6 +242,7 @@ impl Message for Command {
             Self::Control(command) => out.message(family::CONTROL, command),
             Self::Sql(command) => out.message(family::SQL, command),
             Self::Keys(command) => out.message(family::KEYS, command),
+            Self::Events(command) => out.message(family::EVENTS, command),
             Self::Items(command) => out.message(family::ITEMS, command),
         }
     }
@@ -263,6 +264,7 @@ impl Message for Read {
         match self {
             Self::Sql(query) => out.message(family::SQL, query),
             Self::Keys(command) => out.message(family::KEYS, command),
+            Self::Events(query) => out.message(family::EVENTS, query),
         }
     }
 }
@@ -380,6 +382,7 @@ impl Message for CommandResult {
             Self::Control(reply) => out.message(family::CONTROL, reply),
             Self::Sql(reply) => out.message(family::SQL, reply),
             Self::Keys(reply) => out.message(family::KEYS, reply),
+            Self::Events(reply) => out.message(family::EVENTS, reply),
             Self::Items(reply) => out.message(family::ITEMS, reply),
             Self::Failed(failure) => out.message(FAILED, failure),
         }
@@ -401,15 +404,5 @@ impl Message for StatementResult {
         out.signed_unless_0(2, self.last_insert_rowid);
         self.columns.iter().for_each(|column| out.column(3, column));
         out.messages(4, &self.rows);
-    }
-}
-
-impl Message for Failure {
-    fn put(&self, out: &mut impl Out) {
-        out.number_unless_0(1, self.kind.number().into());
-        out.signed_unless_0(2, self.sqlite_code.into());
-        self.command.iter().for_each(|command| out.number(3, (*command).into()));
-        out.prose(4, &self.message);
-        self.row.iter().for_each(|row| out.number(5, (*row).into()));
     }
 }
