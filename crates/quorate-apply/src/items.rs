@@ -112,8 +112,9 @@ impl Stores for Memory {
         }
     }
 
-    fn enter(&mut self, now: u64) {
+    fn enter(&mut self, now: u64, _: u32) -> Result<(), StoreFault> {
         self.now = now;
+        Ok(())
     }
 
     fn hidden_fault(&mut self) -> Option<StoreFault> {
@@ -150,7 +151,7 @@ impl Stores for Memory {
     fn run(&mut self, command: &Command, _: CommandContext<'_>) -> Result<CommandResult, Trouble> {
         match command {
             Command::Items(command) => self.run_items(command).map(CommandResult::Items),
-            Command::Control(_) | Command::Sql(_) | Command::Keys(_) => Err(no_store()),
+            Command::Control(_) | Command::Sql(_) | Command::Keys(_) | Command::Events(_) => Err(no_store()),
         }
     }
 

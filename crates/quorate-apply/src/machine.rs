@@ -207,8 +207,8 @@ pub trait Stores {
     /// Returns the scope that a proposal needs: [`Scope::Bare`] if it is a single command that undoes itself.
     fn scope_of(&mut self, proposal: &Proposal) -> Scope;
 
-    /// Prepares for an entry, or a command of a dry run, at the time `now`.
-    fn enter(&mut self, now: u64);
+    /// Prepares for an entry, or a command of a dry run, at the time `now`, on a state of this format level.
+    fn enter(&mut self, now: u64, level: u32) -> Result<(), StoreFault>;
 
     /// Returns a fault that a command since [`Stores::enter`] has met, but not returned.
     fn hidden_fault(&mut self) -> Option<StoreFault>;

@@ -6,7 +6,8 @@
 //!
 //! # Invariants
 //!
-//! - The waiters of a topic are woken first in, first out, one for each time that the topic is touched.
+//! - The waiters of a topic are woken first in, first out, one for each time that the topic is touched. Only those for
+//!   [`Topic::EVENTS`] are all woken, because what they wait for is for all.
 //! - A waiter that was woken but goes away before it has noticed passes its turn on to the next.
 //! - Nothing of a waiter is left when it is dropped.
 
@@ -83,7 +84,7 @@ impl Waits {
         Ok(Waiter { waits: self.clone(), topic, number, woken })
     }
 
-    /// Wakes one waiter for each touched topic. The caller must have committed the entries, and made them visible to
+    /// Wakes one waiter for each touched topic, or all of those for events. The caller must have committed the entries, and made them visible to
     /// readers.
     pub fn wake(&self, touched: &[(u64, Topic)]) {
         if touched.is_empty() {
@@ -114,12 +115,12 @@ impl Waits {
 }
 
 impl Inner {
-    /// Wakes the first waiter of a topic that is still there.
+    /// Wakes the first waiter of a topic that is still there, or all of those for events.
     fn wake(&mut self, topic: Topic, woken: Woken) {
         let Entry::Occupied(mut waiting) = self.waiting.entry(topic) else { return };
         while let Some((_, sender)) = waiting.get_mut().pop_first() {
             self.count = self.count.saturating_sub(1);
-            if sender.send(woken).is_ok() {
+            if sender.send(woken).is_ok() && topic != Topic::EVENTS {
                 break;
             }
         }
@@ -183,6 +184,16 @@ mod tests {
         waits.wake_all();
         assert_eq!((is_woken(&mut third), is_woken(&mut other)), (Some(Woken::Replaced), Some(Woken::Replaced)));
         assert_eq!(waits.count(), 0);
+    }
+
+    #[test]
+    fn an_event_wakes_all_who_listen() {
+        let waits = Waits::default();
+        let mut listeners = [(); 3].map(|()| waits.register(Topic::EVENTS).unwrap());
+        let mut other = waits.register(TOPIC).unwrap();
+        waits.wake(&[(10, Topic::EVENTS)]);
+        assert_eq!(listeners.each_mut().map(is_woken), [Some(Woken::By(10)); 3]);
+        assert_eq!((is_woken(&mut other), waits.count()), (None, 1));
     }
 
     #[test]

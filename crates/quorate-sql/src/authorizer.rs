@@ -77,6 +77,8 @@ pub struct Effects {
     pub writes: bool,
     /// It inserts rows itself.
     pub inserts: bool,
+    /// It may add events, itself or through its triggers.
+    pub notifies: bool,
 }
 
 impl Effects {
@@ -87,7 +89,7 @@ impl Effects {
 
     /// Returns whether the statement writes rows and has no other effect.
     pub fn only_write_rows(self) -> bool {
-        self.writes && !self.schema && !self.statistics && !self.nested
+        self.writes && !self.schema && !self.statistics && !self.nested && !self.notifies
     }
 
     /// Adds the effects of another statement.
@@ -97,6 +99,7 @@ impl Effects {
         self.nested |= other.nested;
         self.writes |= other.writes;
         self.inserts |= other.inserts;
+        self.notifies |= other.notifies;
     }
 }
 

@@ -17,6 +17,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::determinism::math;
 use crate::error::OpenError;
+use crate::events::function as notify;
 use crate::ffi::control;
 use crate::functions;
 use crate::generation::Generation;
@@ -92,7 +93,11 @@ pub fn open_reader(generation: &Arc<Generation>, cache_bytes: u32) -> Result<Att
 pub(crate) fn open_bare_reader(generation: &Arc<Generation>, cache_bytes: u32) -> Result<Attached, OpenError> {
     let path = generation.path();
     let conn = open(generation.vfs(), &path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-    set_cache(&conn, cache_bytes).map_err(OpenError::sqlite(&path))?;
+    let set = || {
+        set_cache(&conn, cache_bytes)?;
+        notify::install_refusal(&conn)
+    };
+    set().map_err(OpenError::sqlite(&path))?;
     Ok(Attached { conn, generation: Arc::clone(generation) })
 }
 
@@ -110,6 +115,7 @@ pub fn open_plain(vfs: &str, path: &Path) -> Result<Connection, OpenError> {
         conn.execute_batch("PRAGMA foreign_keys = ON; PRAGMA synchronous = OFF")?;
         math::install(&conn)?;
         functions::install(&conn, &functions::unmetered())?;
+        notify::install_without_effect(&conn)?;
         control::disable_stat4(&conn);
         Ok(conn)
     };

@@ -30,6 +30,7 @@ pub mod checkpoint;
 pub mod cluster_time;
 pub mod connection;
 pub mod error;
+pub mod events;
 pub mod extensions;
 mod functions;
 #[doc(hidden)]

@@ -2,7 +2,7 @@
 //!
 //! The parts of a [`Machine`](quorate_apply::Machine): transactions and scopes ([`engine`]), the tables of apply's
 //! records ([`records`]), and the commands of the stores ([`stores`]): those of SQL ([`statement`], [`bulk`]) and those
-//! of keys ([`keys`]). An entry runs in a SAVEPOINT. A plain statement that undoes itself needs none, and neither does
+//! of keys ([`keys`]) and of events ([`events`]). An entry runs in a SAVEPOINT. A plain statement that undoes itself needs none, and neither does
 //! a command of keys. Some failures end the whole transaction (`ON CONFLICT ROLLBACK`, an exceeded budget, and so on).
 //!
 //! # Invariants
@@ -18,6 +18,7 @@ use rusqlite::Connection;
 
 use crate::authorizer::{Effects, Gate};
 use crate::determinism::Determinism;
+use crate::events::Retention;
 use crate::extensions::Extensions;
 use crate::ffi::database::Database;
 use crate::records::{self, applied_row};
@@ -28,6 +29,7 @@ use crate::{classify, stack};
 
 mod bulk;
 mod engine;
+mod events;
 mod keys;
 mod read_check;
 mod schema;
@@ -35,6 +37,7 @@ mod statement;
 mod stores;
 
 use engine::Scopes;
+use events::EventsState;
 use keys::KeysState;
 
 /// The write connection with its prepared statements. Each user's statement is kept with its [`Note`].
@@ -66,6 +69,7 @@ pub struct SqlMachine {
     /// The index of the entry that runs; 0 in a dry run.
     index: u64,
     keys: KeysState,
+    events: EventsState,
     /// The program's functions and collations. Those that an entry has enabled are registered on the connection.
     extensions: Extensions,
     /// Logs entries that take long.
@@ -108,6 +112,7 @@ impl SqlMachine {
             undone_effects: Effects::default(),
             index: 0,
             keys: KeysState::default(),
+            events: EventsState::default(),
             extensions: extensions.clone(),
             slow: SlowLog::default(),
             begun: None,
@@ -120,6 +125,13 @@ impl SqlMachine {
     #[must_use]
     pub fn with_slow_log(self, slow: SlowLog) -> Self {
         Self { slow, ..self }
+    }
+
+    /// Sets how many events are kept.
+    #[must_use]
+    pub fn keeping_events(mut self, retention: Retention) -> Self {
+        self.events.retention = retention;
+        self
     }
 
     /// Lets `supervision` observe the statements. Work stops when the store is being closed.

@@ -6,6 +6,7 @@ use quorate_env::Rng;
 use quorate_model::StoreIdentity;
 use quorate_model::limits::FORMAT_LEVEL;
 
+use crate::events::Retention;
 use crate::extensions::Extensions;
 use crate::image::PIECE_BLOCKS_MAX;
 use crate::readers::ReaderOptions;
@@ -66,6 +67,8 @@ pub struct StoreOptions {
     pub idle_after: Duration,
     /// The most blocks in a piece of an image.
     pub piece_blocks: u64,
+    /// How many events are kept. All nodes must keep the same.
+    pub events: Retention,
 }
 
 impl StoreOptions {
@@ -91,6 +94,7 @@ impl StoreOptions {
             shuffle_batches: None,
             idle_after: Duration::from_secs(5),
             piece_blocks: PIECE_BLOCKS_MAX,
+            events: Retention::default(),
         }
     }
 }

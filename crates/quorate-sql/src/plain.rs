@@ -151,6 +151,7 @@ impl Steps {
             Command::Sql(SqlCommand::Vacuum | SqlCommand::Extend(_))
             | Command::Control(_)
             | Command::Keys(_)
+            | Command::Events(_)
             | Command::Items(_) => {
                 self.returned.push(Default::default());
                 return Ok(());
@@ -253,6 +254,7 @@ pub fn seen(outcome: &Outcome) -> Seen {
         CommandResult::Sql(SqlReply::Done)
         | CommandResult::Control(_)
         | CommandResult::Keys(_)
+        | CommandResult::Events(_)
         | CommandResult::Items(_) => None,
     };
     Ok(reply.results.iter().filter_map(step).collect())

@@ -19,6 +19,7 @@ use std::time::Duration;
 use arc_swap::{ArcSwap, Guard};
 use quorate_env::signal::Signal;
 use quorate_env::{Env, Instant, lock, timeout_at};
+use quorate_model::events::{EventsAnswer, EventsQuery};
 use quorate_model::keys::{KeysReply, SpaceCommand};
 use quorate_model::{Failure, Statement, StoreFault};
 
@@ -160,6 +161,16 @@ impl Readers {
         }
         let commands = commands.to_vec();
         self.aside(env, limits, move |reader, allowance| reader.keys(&commands, bytes_max, allowance)).await
+    }
+
+    /// Answers a query for events, whose limits were checked: on the calling thread if it is short, otherwise on a thread
+    /// for blocking work. Dropping the future ends it.
+    pub async fn events(&self, env: &Env, query: &EventsQuery, limits: &ReadLimits) -> Result<EventsAnswer, ReadError> {
+        if let Some(answer) = self.try_inline(limits, |reader, allowance| reader.events(query, allowance)) {
+            return answer;
+        }
+        let query = query.clone();
+        self.aside(env, limits, move |reader, allowance| reader.events(&query, allowance)).await
     }
 
     /// Reads on the calling thread, unless no reader is free or it takes long.

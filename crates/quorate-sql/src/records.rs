@@ -10,7 +10,7 @@ use quorate_model::{REJECTIONS_MAX, StoreFault, StoreIdentity, User};
 use rusqlite::{Connection, params};
 
 use crate::machine::SqlMachine;
-use crate::{classify, extensions, keys};
+use crate::{classify, events, extensions, keys};
 
 pub mod applied_row;
 mod requests;
@@ -33,7 +33,7 @@ pub(crate) fn create(conn: &Connection, identity: StoreIdentity) -> rusqlite::Re
     let row = AppliedRow::new(identity);
     let transaction = conn.unchecked_transaction()?;
     let tables = [applied_row::TABLE, extensions::TABLE, REJECTIONS, USERS, requests::TABLE];
-    for table in tables.into_iter().chain(sessions::TABLES).chain(keys::schema::all()) {
+    for table in tables.into_iter().chain(sessions::TABLES).chain(keys::schema::all()).chain(events::schema::ALL) {
         conn.execute(table, [])?;
     }
     applied_row::write(&row, |values| conn.execute(applied_row::WRITE, values))?;
@@ -49,7 +49,8 @@ pub(crate) fn upgrade(conn: &Connection) -> rusqlite::Result<()> {
             conn.execute(&format!("ALTER TABLE {table} ADD COLUMN {column} {kind}"), [])?;
         }
     }
-    for table in [REJECTIONS, extensions::TABLE, USERS, requests::TABLE].into_iter().chain(keys::schema::all()) {
+    let tables = [REJECTIONS, extensions::TABLE, USERS, requests::TABLE];
+    for table in tables.into_iter().chain(keys::schema::all()).chain(events::schema::ALL) {
         conn.execute(table, [])?;
     }
     transaction.commit()

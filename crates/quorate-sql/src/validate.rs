@@ -238,8 +238,8 @@ impl Prober {
         }
         let kind = match statement.readonly() {
             _ if effects.schema || effects.statistics => StatementKind::Ddl,
-            true => StatementKind::Read,
-            false => StatementKind::Write,
+            true if !effects.notifies => StatementKind::Read,
+            _ => StatementKind::Write,
         };
         Ok(Ok(Known { kind, parameters: Arc::new(Parameters::of(&statement)) }))
     }

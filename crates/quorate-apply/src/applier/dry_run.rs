@@ -143,7 +143,7 @@ impl<M: Machine> Applier<M> {
         // Pauses of the caller between commands do not count.
         self.machine.resume_budget(left);
         let mut returned = open.returned;
-        self.machine.enter(stamp.now);
+        self.machine.enter(stamp.now, self.row.applied.level)?;
         self.machine.set_stamp(stamp);
         let context = CommandContext { earlier: &open.results, returned: &mut returned };
         let result = self.machine.run(&command, context);

@@ -63,7 +63,7 @@ impl<M: Machine> Applier<M> {
         if let Admission::Answered(outcome) = self.admit(proposal, now)? {
             return Ok(outcome);
         }
-        self.machine.enter(now);
+        self.machine.enter(now, self.staged.row.applied.level)?;
         let outcome = self.fresh(index, Stamp { now, ..stamp }, proposal, doing);
         if let (false, Some(fault)) = (matches!(outcome, Err(Stop::Fault(_))), self.machine.hidden_fault()) {
             return Err(fault.into());
@@ -302,7 +302,9 @@ impl<M: Machine> Applier<M> {
                 }
                 .into())
             }
-            command @ (Command::Sql(_) | Command::Keys(_) | Command::Items(_)) => self.machine.run(command, context),
+            command @ (Command::Sql(_) | Command::Keys(_) | Command::Events(_) | Command::Items(_)) => {
+                self.machine.run(command, context)
+            }
         }
     }
 }

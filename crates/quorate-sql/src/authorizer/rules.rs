@@ -7,6 +7,7 @@
 use rusqlite::ffi;
 
 use super::{Mode, Seen};
+use crate::events::{function as notify, schema as events};
 use crate::ffi::hooks::Access;
 use crate::keys::schema;
 
@@ -114,6 +115,7 @@ pub(super) fn note(access: &Access<'_>, seen: &mut Seen) {
             effects.statistics |= statistics;
             effects.writes |= access.accessor.is_none();
         }
+        ffi::SQLITE_FUNCTION => effects.notifies |= access.second.is_some_and(is_notify),
         ffi::SQLITE_READ => effects.nested |= access.first.is_some_and(|name| pragma_table(name).is_some()),
         _ => {}
     }
@@ -162,6 +164,9 @@ pub(super) fn decide(access: &Access<'_>, mode: Mode, seen: &Seen) -> Result<(),
 
 fn function(access: &Access<'_>, mode: Mode) -> Result<(), Refusal> {
     let name = access.second.unwrap_or_default();
+    if mode == Mode::Query && is_notify(name) {
+        return refuse(notify::IN_QUERY);
+    }
     let forbidden = if mode == Mode::Query { FUNCTIONS.get(..2).unwrap_or_default() } else { &FUNCTIONS };
     if among(name, forbidden) {
         let todo = if mode == Mode::Query { "leave it out" } else { "call it in a query, and pass the result" };
@@ -275,7 +280,9 @@ pub(super) fn is_of_view(access: &Access<'_>) -> bool {
 
 fn reserved(name: &str, todo: &str) -> Result<(), Refusal> {
     if is_view(name) {
-        return refuse(format!("{name} is a view of the store, and can only be read; change keys by their commands"));
+        return refuse(format!(
+            "{name} is a view of the store, and can only be read; change what it shows by commands"
+        ));
     }
     refuse(format!("{name}: names that begin with {RESERVED} belong to the store; {todo}"))
 }
@@ -292,12 +299,16 @@ pub(crate) fn is_reserved(name: &str) -> bool {
 /// Returns whether a name is that of a table in which the store keeps records of its own, and not data: it may differ
 /// between versions for a while.
 pub fn is_bookkeeping(name: &str) -> bool {
-    starts_with(name, RESERVED) && !starts_with(name, schema::PREFIX)
+    starts_with(name, RESERVED) && !starts_with(name, schema::PREFIX) && !starts_with(name, events::PREFIX)
 }
 
 /// Returns whether a name is that of one of the store's views, which commands may read.
 fn is_view(name: &str) -> bool {
-    among(name, &schema::VIEW_NAMES)
+    among(name, &schema::VIEW_NAMES) || name.eq_ignore_ascii_case(events::VIEW_NAME)
+}
+
+fn is_notify(function: &str) -> bool {
+    function.eq_ignore_ascii_case(notify::NAME)
 }
 
 fn is_statistics(name: &str) -> bool {

@@ -4,7 +4,7 @@
 //! its steps count for the entry's budget. If the answer differs now, or the read fails, the caller has to run the
 //! transaction again.
 
-use quorate_apply::{CommandContext, Trouble};
+use quorate_apply::{CommandContext, Trouble, no_store};
 use quorate_env::mutant::Mutant;
 use quorate_model::keys::SpaceCommand;
 use quorate_model::{Failure, FailureKind, Read, ReadCheck, Statement};
@@ -28,6 +28,7 @@ impl SqlMachine {
         let answer = match &check.read {
             Read::Sql(query) => self.guarded(|machine, effects| machine.rows_hash(query, effects)),
             Read::Keys(command) => self.reply_hash(command),
+            Read::Events(_) => return Err(no_store()),
         };
         match answer {
             Ok(answer) if answer == check.answer || Mutant::ReadChecksIgnored.is_on() => Ok(()),
@@ -53,7 +54,7 @@ impl SqlMachine {
         self.prepare(&query.sql)?;
         let mut prepared = self.db.get(&query.sql).ok_or_else(no_statement)?;
         *effects = prepared.note().effects;
-        if !prepared.statement().readonly() {
+        if !prepared.statement().readonly() || effects.notifies {
             return Err(Failure::new(FailureKind::Refused, WRITES).into());
         }
         bind(&mut prepared, query, Ok)?;

@@ -81,6 +81,7 @@ impl SqlMachine {
         let mut effects = Effects::default();
         let done = run(self, &mut effects);
         self.gate.enter(Mode::Own);
+        let done = self.settle_events(done);
         let done = done.map_err(|ended| match ended {
             Ended::Failed(failure) => failure.into(),
             Ended::Fault(fault) => fault.into(),

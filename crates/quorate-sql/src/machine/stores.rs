@@ -34,15 +34,16 @@ impl Stores for SqlMachine {
             {
                 Scope::Bare
             }
-            ([Command::Keys(_)], []) => Scope::Bare,
+            ([Command::Keys(_) | Command::Events(_)], []) => Scope::Bare,
             _ => Scope::Undoable,
         }
     }
 
-    fn enter(&mut self, now: u64) {
+    fn enter(&mut self, now: u64, level: u32) -> Result<(), StoreFault> {
         vfs::clock::set(Some(now));
         usage::forget();
         self.begun = self.slow.now();
+        self.set_notify(level)
     }
 
     fn hidden_fault(&mut self) -> Option<StoreFault> {
@@ -59,6 +60,7 @@ impl Stores for SqlMachine {
             self.own(RESET_CHANGES)?;
         }
         self.index = entry.unwrap_or_default();
+        self.events.notices.begin();
         self.determinism.begin(self.db.connection(), entry, seed, budget);
         Ok(())
     }
@@ -92,6 +94,7 @@ impl Stores for SqlMachine {
         match command {
             Command::Sql(command) => self.sql(command, context).map(CommandResult::Sql),
             Command::Keys(command) => self.keys(command, context).map(CommandResult::Keys),
+            Command::Events(command) => self.notify(command).map(CommandResult::Events),
             Command::Control(_) | Command::Items(_) => Err(no_store()),
         }
     }
@@ -137,16 +140,21 @@ impl Stores for SqlMachine {
     }
 
     fn take_touched(&mut self) -> Vec<Topic> {
-        std::mem::take(&mut self.keys.touched)
+        let mut touched = std::mem::take(&mut self.keys.touched);
+        if std::mem::take(&mut self.events.touched) {
+            touched.push(Topic::EVENTS);
+        }
+        touched
     }
 
     fn only_reads(&mut self, command: &Command) -> bool {
         match command {
-            Command::Sql(SqlCommand::Statement(statement)) => {
-                self.db.get(&statement.sql).is_some_and(|prepared| prepared.statement().readonly())
-            }
+            Command::Sql(SqlCommand::Statement(statement)) => self
+                .db
+                .get(&statement.sql)
+                .is_some_and(|prepared| prepared.statement().readonly() && !prepared.note().effects.notifies),
             Command::Keys(SpaceCommand { command, .. }) => command.only_reads(),
-            Command::Sql(_) | Command::Control(_) | Command::Items(_) => false,
+            Command::Sql(_) | Command::Control(_) | Command::Events(_) | Command::Items(_) => false,
         }
     }
 }

@@ -22,6 +22,7 @@ mod bulk;
 mod dedup;
 mod dry_run;
 pub(crate) mod equal;
+mod events;
 mod faults;
 mod hostile;
 mod keys;

@@ -37,7 +37,7 @@ use crate::vfs::clock;
 /// The applied index, as [`AppliedRow`](quorate_apply::AppliedRow) stores it.
 const APPLIED_INDEX: &str = "SELECT \"index\" FROM _quorate_applied WHERE id = 1";
 
-mod keys;
+mod stores;
 
 pub(super) struct Reader {
     // Declared first, so that the connection closes before the generation is dropped.

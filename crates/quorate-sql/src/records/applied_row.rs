@@ -4,6 +4,7 @@
 
 use bytes::Bytes;
 use quorate_apply::AppliedRow;
+use quorate_model::events::EVENTS_LEVEL;
 use quorate_model::keys::KEYS_LEVEL;
 use quorate_model::limits::BASE_LEVEL;
 use quorate_model::users::USERS_LEVEL;
@@ -18,12 +19,14 @@ use crate::classify;
 /// Since level 2 sessions have a column `recent`, since level 3 there is a table of enabled extensions, since level 4
 /// one of rejected entries, since level 5 the applied row has the columns `format_level` and `due`, since level 6 there
 /// are tables of users and of requests with keys, since level 7 the applied row has the columns `archiver_node` and
-/// `archiver_token`, and since level 8 there are the tables of keys and the views on them.
+/// `archiver_token`, since level 8 there are the tables of keys and the views on them, and since level 9 there are the
+/// tables of events and the view on them.
 ///
 /// A row says level 4 as long as the columns of level 5 hold their defaults, level 5 until the tables of level 6 may
-/// hold rows, level 6 until there may be an archiver, and level 7 until there may be keys. An older program can then
-/// use the database, so a cluster can be upgraded node by node, and back, until the format level rises.
-pub const STORE_LEVEL: u32 = 8;
+/// hold rows, level 6 until there may be an archiver, level 7 until there may be keys, and level 8 until there may be
+/// events. An older program can then use the database, so a cluster can be upgraded node by node, and back, until the
+/// format level rises.
+pub const STORE_LEVEL: u32 = 9;
 
 /// The level of the layout since which the row has a format level and a due time.
 const WITH_FORMAT_LEVEL: u32 = 5;
@@ -34,10 +37,14 @@ const WITH_USERS: u32 = 6;
 /// The level of the layout since which there may be an archiver.
 const WITH_ARCHIVER: u32 = 7;
 
+/// The level of the layout since which there may be keys.
+const WITH_KEYS: u32 = 8;
+
 /// Returns the lowest level of the layout that holds a row.
 fn layout_of(row: &AppliedRow) -> u32 {
     match row.applied.level {
-        KEYS_LEVEL.. => STORE_LEVEL,
+        EVENTS_LEVEL.. => STORE_LEVEL,
+        KEYS_LEVEL.. => WITH_KEYS,
         _ if row.archiver.is_some() => WITH_ARCHIVER,
         BASE_LEVEL if row.applied.due.is_none() => WITH_FORMAT_LEVEL - 1,
         ..USERS_LEVEL => WITH_FORMAT_LEVEL,

@@ -40,7 +40,10 @@ impl Core {
             check_identity(options, row.identity)?;
         }
         let machine = SqlMachine::open(conn, &options.identity, &options.extensions)?;
-        let machine = machine.with_slow_log(options.slow.clone()).supervised(Arc::clone(supervision));
+        let machine = machine
+            .with_slow_log(options.slow.clone())
+            .supervised(Arc::clone(supervision))
+            .keeping_events(options.events);
         let applier = Applier::new(machine, options.level)?;
         let temp = Temp::of_writer(generation.temp(), generation.main());
         Ok(Self { applier, temp, cache_bytes: options.writer_cache_bytes, generation })

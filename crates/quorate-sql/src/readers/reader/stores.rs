@@ -1,0 +1,82 @@
+//! Reads of the stores beside SQL, which take no text from users.
+
+use quorate_keys::{Context, Keys, Version};
+use quorate_model::Failure;
+use quorate_model::codec::keys_reply_len;
+use quorate_model::events::{EventsAnswer, EventsQuery};
+use quorate_model::keys::{KeysReply, SpaceCommand};
+
+use super::super::error::ReadError;
+use super::super::guard::Allowance;
+use super::{Known, Reader};
+use crate::events::EventTables;
+use crate::ffi::database::Database;
+use crate::keys::{Ended, KeyTables};
+
+/// What the log of slow queries says of commands on keys.
+const KEYS: &str = "commands on keys";
+
+/// What it says of queries for events.
+const EVENTS: &str = "a query for events";
+
+impl Reader {
+    /// Runs commands on keys that only read, on one state and at the time of the cluster. They end after the one whose
+    /// reply brings the bytes of all replies to `bytes_max`. Returns `None` if a first try reached its limit.
+    pub(in crate::readers) fn keys(
+        &mut self,
+        commands: &[SpaceCommand],
+        bytes_max: usize,
+        allowance: Allowance,
+    ) -> Result<Option<Vec<Result<KeysReply, Failure>>>, ReadError> {
+        // The limits of the commands and the guard bound their work.
+        let mut context = Context::new(self.time.now(), Version::default(), u64::MAX);
+        self.of_store(KEYS, allowance, |database| {
+            let (mut answers, mut bytes) = (Vec::with_capacity(commands.len()), 0_usize);
+            for SpaceCommand { space, command } in commands {
+                let answer = match Keys::new(&mut KeyTables::of(database), &mut context, *space).run(command) {
+                    Err(Ended::Failed(error)) => Err(Failure::from(error)),
+                    ran => Ok(ran?),
+                };
+                bytes = bytes.saturating_add(answer.as_ref().map_or(0, keys_reply_len));
+                answers.push(answer);
+                if bytes >= bytes_max {
+                    break;
+                }
+            }
+            Ok(answers)
+        })
+    }
+
+    /// Answers a query for events. Returns `None` if a first try reached its limit.
+    pub(in crate::readers) fn events(
+        &mut self,
+        query: &EventsQuery,
+        allowance: Allowance,
+    ) -> Result<Option<EventsAnswer>, ReadError> {
+        self.of_store(EVENTS, allowance, |database| EventTables::of(database).answer(query))
+    }
+
+    /// Reads the tables of a store in a transaction. One that an error leaves open ends with the use of the reader.
+    fn of_store<T>(
+        &mut self,
+        what: &str,
+        allowance: Allowance,
+        read: impl FnOnce(&mut Database<Known>) -> Result<T, Ended>,
+    ) -> Result<Option<T>, ReadError> {
+        let answer = self.guarded(what, allowance, |reader| {
+            reader.end_paused();
+            reader.own(|database| {
+                let is_alone = database.connection().is_autocommit();
+                if is_alone {
+                    database.execute("BEGIN", [])?;
+                }
+                let answer = read(database)?;
+                if is_alone {
+                    database.execute("COMMIT", [])?;
+                }
+                Ok::<_, Ended>(answer)
+            })
+        });
+        answer.inspect_err(|error| self.suspicions.note(&self.generation, error, None))
+    }
+}
