@@ -17,6 +17,7 @@ use quorate_env::{Env, timeout};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::error::Problem;
+use crate::events;
 use crate::hrana::{self, Streams, socket};
 use crate::login::{Caller, credentials};
 use crate::message::{ACKNOWLEDGE, Answer, Content, IDEMPOTENCY_KEY, Request, answer, level_of, refusal};
@@ -55,12 +56,13 @@ enum Endpoint {
     Cursor,
     Execute1,
     Batch1,
+    Events,
     OpenApi,
     Rqlite(rqlite::Endpoint),
 }
 
 /// The paths of all endpoints but those of rqlite.
-const PATHS: [(&str, Endpoint); 9] = [
+const PATHS: [(&str, Endpoint); 10] = [
     ("/", Endpoint::HranaVersion),
     ("/v2", Endpoint::HranaVersion),
     ("/v3", Endpoint::HranaVersion),
@@ -69,6 +71,7 @@ const PATHS: [(&str, Endpoint); 9] = [
     ("/v3/cursor", Endpoint::Cursor),
     ("/v1/execute", Endpoint::Execute1),
     ("/v1/batch", Endpoint::Batch1),
+    (events::PATH, Endpoint::Events),
     ("/openapi.json", Endpoint::OpenApi),
 ];
 
@@ -83,6 +86,7 @@ impl Endpoint {
         match self {
             Self::HranaVersion | Self::OpenApi => "GET, HEAD",
             Self::Pipeline | Self::Cursor | Self::Execute1 | Self::Batch1 => "POST",
+            Self::Events => "GET, POST",
             Self::Rqlite(endpoint) => endpoint.methods(),
         }
     }
@@ -93,6 +97,7 @@ impl Endpoint {
         match self {
             Self::HranaVersion | Self::OpenApi => None,
             Self::Pipeline | Self::Cursor | Self::Execute1 | Self::Batch1 => Some(UserRole::Read),
+            Self::Events => Some(UserRole::Read),
             Self::Rqlite(endpoint) => endpoint.role(),
         }
     }
@@ -256,6 +261,7 @@ impl Doors {
             Endpoint::Cursor => hrana::cursor(self, work, &request.body).await,
             Endpoint::Execute1 => hrana::stateless(work, &request.body, false).await,
             Endpoint::Batch1 => hrana::stateless(work, &request.body, true).await,
+            Endpoint::Events => events::serve(work, request).await,
             Endpoint::OpenApi => Ok(answer(StatusCode::OK, Content::Json, OPENAPI)),
             Endpoint::Rqlite(endpoint) => rqlite::serve(self, work, endpoint, request).await,
         }

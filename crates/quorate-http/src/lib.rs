@@ -33,6 +33,7 @@ mod cluster;
 mod codes;
 mod door;
 mod error;
+mod events;
 #[doc(hidden)]
 pub mod fuzzing;
 mod hrana;

@@ -59,6 +59,8 @@ pub(crate) enum Content {
     Text,
     /// A file of SQLite.
     Database,
+    /// Server-Sent Events.
+    Events,
 }
 
 /// Returns a body that is whole.
@@ -78,6 +80,7 @@ pub(crate) fn answer_with(status: StatusCode, content: Content, body: AnswerBody
         Content::Lines => "application/x-ndjson",
         Content::Text => "text/plain; charset=utf-8",
         Content::Database => "application/vnd.sqlite3",
+        Content::Events => "text/event-stream",
     };
     let mut answer = Response::new(body);
     *answer.status_mut() = status;

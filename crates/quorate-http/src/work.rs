@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+use quorate::events::EventId;
 use quorate::sql::{BatchResult, StatementResult};
 use quorate::{Error, Params, Position, Rows, Snapshot, Sql, Transaction, Value};
 
@@ -162,6 +164,13 @@ impl Work {
         self.wrote(position);
         let ran = |result: StatementResult| Ran { position: Some(position), ..result.into() };
         Ok(results.into_iter().map(|result| self.counted(ran(result))).collect())
+    }
+
+    /// Adds an event.
+    pub(crate) async fn notify(&mut self, channel: String, payload: Bytes) -> Result<(EventId, Position), Problem> {
+        let (id, position) = self.writer().events().notify(channel, payload).with_position().await?;
+        self.wrote(position);
+        Ok((id, position))
     }
 
     /// Runs statements that write, each by itself, as one entry.

@@ -86,11 +86,14 @@ pub struct Keys {
     space: Space,
 }
 
-impl Keys {
-    pub(crate) fn new(sql: Sql) -> Self {
-        Self { sql, space: 0 }
+impl Sql {
+    /// Returns the handle to the keys of the database, with the options of this one.
+    pub fn keys(&self) -> Keys {
+        Keys { sql: self.clone(), space: 0 }
     }
+}
 
+impl Keys {
     /// Returns the handle to another space, below [`limits::SPACES`]. Keys of different spaces have nothing to do with
     /// each other. The first one is 0.
     #[must_use]

@@ -55,6 +55,7 @@ pub mod archive;
 pub mod backup;
 pub mod config;
 mod error;
+pub mod events;
 #[doc(hidden)]
 pub mod fuzzing;
 mod hooks;
@@ -86,6 +87,7 @@ mod verify;
 pub use admin::Admin;
 pub use config::{Ca, ClientTls, Config, SecretSource, TlsConfig};
 pub use error::{ConnectError, Error, StartError};
+pub use events::Events;
 pub use keys::Keys;
 pub use level::Level;
 pub use migrations::Migrations;
@@ -125,6 +127,11 @@ struct Readme;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/sql.md")]
 struct Guide;
+
+/// Compiles the examples of the guide to events.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/events.md")]
+struct EventsGuide;
 
 /// Compiles the examples of the guide to keys.
 #[cfg(doctest)]

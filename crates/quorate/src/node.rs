@@ -26,6 +26,7 @@ use crate::admin::Admin;
 use crate::backup::{BackupError, BackupInfo, BackupOptions};
 use crate::config::{Config, SecretSource, over};
 use crate::error::{Error, StartError};
+use crate::events::Events;
 use crate::hooks::SimHooks;
 use crate::keys::Keys;
 use crate::level::Level;
@@ -145,6 +146,11 @@ impl Node {
     /// Returns the handle to the keys. It reads at [`Level::Local`] unless a call sets another level.
     pub fn keys(&self) -> Keys {
         self.sql.keys()
+    }
+
+    /// Returns the handle to the events. It reads at [`Level::Local`] unless a call sets another level.
+    pub fn events(&self) -> Events {
+        self.sql.events()
     }
 
     /// Returns the handle for operators, through this node.

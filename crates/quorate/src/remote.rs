@@ -13,6 +13,7 @@ use tokio::sync::{oneshot, watch};
 use crate::admin::Admin;
 use crate::config::{ClientTls, ConfigError, DEADLINE_DEFAULT, SecretSource};
 use crate::error::{ConnectError, Error};
+use crate::events::Events;
 use crate::keys::Keys;
 use crate::level::Level;
 use crate::protocol::{self, users::Shown};
@@ -182,16 +183,16 @@ impl Client {
         let (role, admin_role) = (config.role(role), config.role(admin_role));
         let nodes = Arc::new(Nodes::new(&env, &config, role, secret.clone()));
         let alive = Arc::new(alive);
-        let network = Network::new(Arc::clone(&nodes), Arc::clone(&alive));
+        let waits = Arc::new(Waits::new(runtime.clone(), Arc::clone(&nodes)));
+        let network = Network::new(Arc::clone(&nodes), Arc::clone(&alive), Arc::clone(&waits));
         let submitter = Submitter::new(runtime.clone(), Box::new(network));
         let sql = Sql::new(Arc::new(submitter), Level::Linearizable, config.deadline);
         // A user may be allowed to do more than this client wants to. Without one, the nodes know what it wants.
         let sql = if config.read_only && config.login.is_some() { sql.with_role(UserRole::Read) } else { sql };
         let operators = Arc::new(Nodes::new(&env, &config, admin_role, secret));
-        let operator = Network::new(Arc::clone(&operators), Arc::clone(&alive));
+        let operator = Network::new(Arc::clone(&operators), Arc::clone(&alive), Arc::clone(&waits));
         let changes = Arc::new(Submitter::new(runtime.clone(), Box::new(operator)));
         let admin = Admin::new(changes, operators, config.deadline, Some(Arc::clone(&alive)));
-        let waits = Arc::new(Waits::new(runtime.clone(), Arc::clone(&nodes)));
         let client = Self { sql, admin, runtime, nodes, waits, alive };
         client.status().await?;
         Ok(client)
@@ -205,6 +206,11 @@ impl Client {
     /// Returns the handle to the keys. It reads at [`Level::Linearizable`] unless a call sets another level.
     pub fn keys(&self) -> Keys {
         self.sql.keys()
+    }
+
+    /// Returns the handle to the events. It reads at [`Level::Linearizable`] unless a call sets another level.
+    pub fn events(&self) -> Events {
+        self.sql.events()
     }
 
     /// Returns the handle for operators. It connects when it is first used.

@@ -80,6 +80,7 @@ pub(crate) fn statement(result: CommandResult) -> StatementResult {
         CommandResult::Sql(SqlReply::Done)
         | CommandResult::Control(_)
         | CommandResult::Keys(_)
+        | CommandResult::Events(_)
         | CommandResult::Items(_)
         | CommandResult::Failed(_) => StatementResult::default(),
     }

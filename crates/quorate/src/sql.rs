@@ -13,7 +13,6 @@ use quorate_sql::query::Rows;
 use quorate_sql::readers::{BYTES_DEFAULT, ROWS_DEFAULT};
 
 use crate::error::Error;
-use crate::keys::Keys;
 use crate::level::Level;
 use crate::optimistic::{Attempts, Optimistic};
 use crate::params::pack;
@@ -407,7 +406,9 @@ impl Sql {
         let statement = (sql, params).into_statement().into_query()?;
         match self.read(Read::Sql(statement)).await? {
             ReadAnswer::Sql(rows) => Ok(rows),
-            ReadAnswer::Keys(_) => Err(Error::Unavailable("the node answered a query with a reply of keys".into())),
+            ReadAnswer::Keys(_) | ReadAnswer::Events(_) => {
+                Err(Error::Unavailable("the node answered a query with a reply of another kind".into()))
+            }
         }
     }
 
@@ -432,11 +433,6 @@ impl Sql {
     /// Returns the level of a read that begins now.
     pub(crate) fn level(&self) -> Result<Level, Error> {
         if self.sees_own_writes { self.submitter.seeing_own_writes(self.level) } else { Ok(self.level) }
-    }
-
-    /// Returns the handle to the keys of the database, with the options of this one.
-    pub fn keys(&self) -> Keys {
-        Keys::new(self.clone())
     }
 
     pub(crate) fn deadline(&self) -> Duration {

@@ -212,14 +212,15 @@ impl Submitter {
         self.until_served(limit, |deadline| self.transport.read_keys(commands, level, bytes_max, deadline)).await
     }
 
-    /// Registers a waiter for a topic.
-    pub(crate) fn register(&self, topic: Topic) -> Result<Waiter, Error> {
-        self.transport.register(topic)
-    }
-
     /// Opens a snapshot that meets a level.
     pub(crate) async fn snapshot(&self, level: Level, limit: Duration) -> Result<Box<dyn State>, Error> {
         self.until_served(limit, |deadline| self.transport.snapshot(level, deadline)).await
+    }
+
+    /// Registers a waiter for a topic. The caller must look for what it waits for after this has returned, and again
+    /// when the future ends that it returns.
+    pub(crate) async fn register(&self, topic: Topic, limit: Duration) -> Result<BoxFuture<'static, ()>, Error> {
+        self.until_served(limit, |_| self.transport.register(topic)).await
     }
 
     pub(crate) fn runtime(&self) -> &Runtime {

@@ -113,7 +113,7 @@ impl ClientStore {
         let there = async {
             loop {
                 // In line first, and then look: so no change is missed.
-                let mut line = handle.space(space).line(keys.clone()).map_err(|error| text(&error))?;
+                let mut line = handle.space(space).line(keys.clone()).await.map_err(|error| text(&error))?;
                 let found = handle.read_each(&look, limits::REPLY_BYTES_MAX).await.map_err(|error| text(&error))?;
                 if found.iter().flatten().any(|reply| !matches!(reply, KeysReply::Count(0))) {
                     return Ok(Answered::Woken);

@@ -6,26 +6,25 @@
 //!
 //! Invariant: a line that is dropped passes the turns on that it was not told of.
 
-use futures_util::FutureExt as _;
-use futures_util::future::{pending, select_all};
-use quorate_apply::waits::Waiter;
+use std::fmt;
+
+use futures_util::future::{BoxFuture, pending, select_all, try_join_all};
 
 use super::{IntoBytes, Keys};
 use crate::error::Error;
 
 /// A caller's places in the lines of some keys.
-#[derive(Debug)]
-pub struct Line(Vec<Waiter>);
+pub struct Line(Vec<BoxFuture<'static, ()>>);
 
 impl Keys {
-    /// Gets in line for changes of keys, behind those that wait on this node already.
+    /// Gets in line for changes of keys, behind those that wait on the same node already.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Overloaded`] if too many wait on the node. A remote handle refuses it.
-    pub fn line<B: IntoBytes>(&self, keys: impl IntoIterator<Item = B>) -> Result<Line, Error> {
+    /// Returns [`Error::Overloaded`] if too many wait on the node.
+    pub async fn line<B: IntoBytes>(&self, keys: impl IntoIterator<Item = B>) -> Result<Line, Error> {
         let topics = keys.into_iter().map(|key| quorate_sql::keys::topic(self.space, &key.into_bytes()));
-        topics.map(|topic| self.sql.submitter.register(topic)).collect::<Result<_, _>>().map(Line)
+        try_join_all(topics.map(|topic| self.sql.submitter.register(topic, self.sql.deadline()))).await.map(Line)
     }
 }
 
@@ -35,8 +34,14 @@ impl Line {
         if self.0.is_empty() {
             return pending().await;
         }
-        let (_, place, _) = select_all(self.0.iter_mut().map(|waiter| waiter.woken().boxed())).await;
+        let ((), place, _) = select_all(&mut self.0).await;
         // It was told, and has no place any more.
         drop(self.0.swap_remove(place));
+    }
+}
+
+impl fmt::Debug for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Line").field("places", &self.0.len()).finish()
     }
 }

@@ -6,7 +6,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use quorate_apply::waits::Waiter;
 use quorate_env::{Env, Instant};
 use quorate_model::keys::{KeysReply, SpaceCommand};
 use quorate_model::{Command, Failure, Outcome, Position, Statement, Topic};
@@ -64,9 +63,17 @@ impl Transport for Embedded {
         async move { gateway?.read_all_keys(commands, level, bytes_max, deadline).await }.boxed()
     }
 
-    fn register(&self, topic: Topic) -> Result<Waiter, Error> {
-        let gateway = self.0.upgrade().ok_or(Error::Closed)?;
-        gateway.store.waits().register(topic).map_err(|error| Error::Overloaded(error.into()))
+    fn register(&self, topic: Topic) -> BoxFuture<'_, Result<BoxFuture<'static, ()>, Error>> {
+        async move {
+            let gateway = self.0.upgrade().ok_or(Error::Closed)?;
+            let waiter = gateway.store.waits().register(topic);
+            let mut waiter = waiter.map_err(|error| Error::Overloaded(error.into()))?;
+            Ok(async move {
+                waiter.woken().await;
+            }
+            .boxed())
+        }
+        .boxed()
     }
 
     fn archived(&self, position: Option<Position>, deadline: Instant) -> BoxFuture<'_, Result<u64, Error>> {

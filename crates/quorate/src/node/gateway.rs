@@ -12,6 +12,7 @@ use quorate_apply::waits::Waits;
 use quorate_consensus::{Consensus, ProposeError, ReadPositionError};
 use quorate_env::mutant::Mutant;
 use quorate_env::{Cause, Env, Instant, timeout_at};
+use quorate_model::events::EventsQuery;
 use quorate_model::keys::{KEYS_LEVEL, KeysReply, SpaceCommand};
 use quorate_model::{
     ALONE, Command, ControlCommand, Failure, FailureKind, GroupId, Outcome, Position, Read, SqlCommand, StateMachine,
@@ -93,8 +94,9 @@ impl Gateway {
         config: &Config,
         consensus: Consensus,
         store: SqlStore,
-        waits: BTreeMap<GroupId, Waits>,
+        mut waits: BTreeMap<GroupId, Waits>,
     ) -> Self {
+        waits.insert(GroupId::MAIN, store.waits().clone());
         let (metrics, is_stopping, since) = (NodeMetrics::default(), AtomicBool::new(false), Instant::now());
         let backups = Semaphore::new(super::backup::BACKUPS_MAX);
         let checks = Semaphore::new(super::service::CHECKS_MAX);
@@ -155,8 +157,8 @@ impl Gateway {
             Command::Sql(SqlCommand::Bulk(bulk)) => self.store.validator().check_bulk(bulk)?,
             Command::Control(ControlCommand::User(command)) => return super::users::check(command),
             Command::Control(_) | Command::Sql(SqlCommand::Vacuum | SqlCommand::Extend(_)) => return Ok(()),
-            // What a command on keys names was checked with the limits.
-            Command::Keys(_) => return Ok(()),
+            // What these commands name was checked with the limits.
+            Command::Keys(_) | Command::Events(_) => return Ok(()),
             Command::Items(_) => {
                 return Err(Failure::new(FailureKind::Refused, "this cluster has no store for the command"));
             }
@@ -188,6 +190,7 @@ impl Gateway {
                 Ok(ReadAnswer::Sql(rows))
             }
             Read::Keys(command) => self.read_keys(request, command).await,
+            Read::Events(query) => self.read_events(request, query).await,
         }
     }
 
@@ -207,6 +210,7 @@ impl Gateway {
                 Ok(ReadAnswer::Sql(rows))
             }
             Read::Keys(command) => self.read_keys(&request, command).await,
+            Read::Events(query) => self.read_events(&request, query).await,
         }
     }
 
@@ -241,6 +245,20 @@ impl Gateway {
         // Soon after the founding of a cluster, or the upgrade of its last node, another attempt succeeds.
         self.check_level(KEYS_LEVEL).map_err(|failure| Error::Unavailable(failure.message.into()))?;
         Ok(self.store.readers().keys(&self.env, commands, bytes_max, &limits.for_read()).await?)
+    }
+
+    /// Answers a query for events.
+    async fn read_events(&self, request: &ReadRequest, query: &EventsQuery) -> Result<ReadAnswer, Error> {
+        self.check_store_read(&request.read)?;
+        let limits = request.limits.for_read();
+        Ok(ReadAnswer::Events(self.store.readers().events(&self.env, query, &limits).await?))
+    }
+
+    /// Checks a read of another store than that of SQL.
+    fn check_store_read(&self, read: &Read) -> Result<(), Error> {
+        read.check_limits()?;
+        // Soon after the founding of a cluster, or the upgrade of its last node, another attempt succeeds.
+        self.check_level(read.level()).map_err(|failure| Error::Unavailable(failure.message.into()))
     }
 
     /// Takes a snapshot that meets a level, waiting for a free permit.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_env::Cause;
-use quorate_model::{Epoch, GroupId, Outcome, Position, Read, Stamp, StoreFault, codec};
+use quorate_model::{DecodeError, Epoch, GroupId, Outcome, Position, Read, Stamp, StoreFault, codec};
 use quorate_sql::query::Rows;
 use quorate_sql::store::Verification;
 use quorate_wire::CallFailure;
@@ -110,7 +110,9 @@ impl Query {
         let stamp = self.stamp.map(|WireStamp { now, seed }| Stamp { now, seed });
         match self.read()? {
             ReadRequest { read: Read::Sql(statement), limits, .. } => Ok(snapshot::Query { statement, limits, stamp }),
-            ReadRequest { read: Read::Keys(_), .. } => Err(malformed("a snapshot answers only queries")),
+            ReadRequest { read: Read::Keys(_) | Read::Events(_), .. } => {
+                Err(malformed("a snapshot answers only queries"))
+            }
         }
     }
 
@@ -188,6 +190,7 @@ impl From<Result<ReadAnswer, Error>> for Answer {
         let kind = match result {
             Ok(ReadAnswer::Sql(rows)) => AnswerKind::Rows(rows.into()),
             Ok(ReadAnswer::Keys(reply)) => AnswerKind::Keys(codec::encode_keys_reply(&reply)),
+            Ok(ReadAnswer::Events(answer)) => AnswerKind::Events(codec::encode_events_answer(&answer)),
             Err(error) => AnswerKind::Refused((&error).into()),
         };
         Self { kind: Some(kind) }
@@ -198,13 +201,18 @@ impl From<Answer> for Result<ReadAnswer, Error> {
     fn from(answer: Answer) -> Self {
         match answer.kind {
             Some(AnswerKind::Rows(rows)) => rows.try_into().map(ReadAnswer::Sql),
-            Some(AnswerKind::Keys(reply)) => codec::decode_keys_reply(&reply).map(ReadAnswer::Keys).map_err(|error| {
-                Error::Unavailable(Cause::context(format!("the reply can't be read: {error}"), error))
-            }),
+            Some(AnswerKind::Keys(reply)) => codec::decode_keys_reply(&reply).map(ReadAnswer::Keys).map_err(unreadable),
+            Some(AnswerKind::Events(answer)) => {
+                codec::decode_events_answer(&answer).map(ReadAnswer::Events).map_err(unreadable)
+            }
             Some(AnswerKind::Refused(refusal)) => Err(refusal.into()),
             None => Err(newer()),
         }
     }
+}
+
+fn unreadable(error: DecodeError) -> Error {
+    Error::Unavailable(Cause::context(format!("the reply can't be read: {error}"), error))
 }
 
 pub(super) fn newer() -> Error {

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Either, select};
 use quorate_env::{Instant, sleep};
-use quorate_model::{Command, Failure, FailureKind, Outcome, Position};
+use quorate_model::{Command, Failure, FailureKind, GroupId, Outcome, Position, Topic};
 use quorate_sql::validate::text::check_single;
 use quorate_wire::CallError;
 
@@ -16,6 +16,7 @@ use super::Alive;
 use super::nodes::{Nodes, Reached, unreachable};
 use super::snapshot::Stream;
 use super::transaction;
+use super::waits::Waits;
 use crate::error::Error;
 use crate::level::Level;
 use crate::protocol::archived::{ArchivedAsk, ArchivedTold};
@@ -33,12 +34,13 @@ const DOUBT_EVERY: Duration = Duration::from_millis(700);
 /// The connection; see the module. The client's runtime ends with the last of these.
 pub(super) struct Network {
     nodes: Arc<Nodes>,
+    waits: Arc<Waits>,
     _alive: Arc<Alive>,
 }
 
 impl Network {
-    pub(super) fn new(nodes: Arc<Nodes>, alive: Arc<Alive>) -> Self {
-        Self { nodes, _alive: alive }
+    pub(super) fn new(nodes: Arc<Nodes>, alive: Arc<Alive>, waits: Arc<Waits>) -> Self {
+        Self { nodes, waits, _alive: alive }
     }
 
     /// Calls a node, and waits for its reply as long as the node may be the leader. A leader that was cut off or is
@@ -128,6 +130,15 @@ impl Transport for Network {
 
     fn read<'a>(&'a self, request: &'a ReadRequest, deadline: Instant) -> BoxFuture<'a, Result<ReadAnswer, Error>> {
         self.read_once(request.clone(), deadline).boxed()
+    }
+
+    fn register(&self, topic: Topic) -> BoxFuture<'_, Result<BoxFuture<'static, ()>, Error>> {
+        async move {
+            let mut waiter = self.waits.register(GroupId::MAIN, topic).await?;
+            // After an error the caller looks, too.
+            Ok(async move { waiter.woken().await.map_or((), drop) }.boxed())
+        }
+        .boxed()
     }
 
     fn archived(&self, position: Option<Position>, deadline: Instant) -> BoxFuture<'_, Result<u64, Error>> {

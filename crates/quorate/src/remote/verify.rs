@@ -12,6 +12,7 @@ use quorate_wire::{CONNECT_MAX, Dialer, DialerConfig, Identity, Purpose, Role, S
 
 use super::network::Network;
 use super::nodes::Nodes;
+use super::waits::Waits;
 use super::{ClientConfig, start_runtime};
 use crate::error::{ConnectError, Error};
 use crate::protocol::{self, VerifiedKind, method};
@@ -61,7 +62,9 @@ pub async fn verify_in(env: Env, config: ClientConfig) -> Result<Verification, V
     let (runtime, alive) = start_runtime(&env).await?;
     let role = config.role(Role::Admin);
     let nodes = Arc::new(Nodes::new(&env, &config, role, secret.clone()));
-    let client = Submitter::new(runtime.clone(), Box::new(Network::new(Arc::clone(&nodes), Arc::new(alive))));
+    let waits = Arc::new(Waits::new(runtime.clone(), Arc::clone(&nodes)));
+    let network = Network::new(Arc::clone(&nodes), Arc::new(alive), waits);
+    let client = Submitter::new(runtime.clone(), Box::new(network));
     let asker = Asker { env, secret, role, nodes, limit: config.deadline };
     let verified = asker.verify(&client, &runtime).await;
     client.end_session().await;

@@ -7,6 +7,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, ready};
 use quorate_apply::waits::Waiter;
 use quorate_env::{Cause, Instant};
+use quorate_model::events::EventsAnswer;
 use quorate_model::keys::SpaceCommand;
 use quorate_model::{Command, Failure, FailureKind, KeysReply, Outcome, Position, Read, Topic};
 use quorate_sql::query::Rows;
@@ -49,10 +50,10 @@ pub(crate) trait Transport: Send + Sync + 'static {
         ready(Err(Failure::new(FailureKind::Refused, text).into())).boxed()
     }
 
-    /// Registers a waiter for a topic of the group `main`.
-    fn register(&self, _topic: Topic) -> Result<Waiter, Error> {
-        let text = "waiting for changes of keys needs a node in this process; look again after a while";
-        Err(Failure::new(FailureKind::Refused, text).into())
+    /// Registers a waiter for a topic. The future that it returns ends when the waiter is woken, or when that can't be
+    /// known any more.
+    fn register(&self, _topic: Topic) -> BoxFuture<'_, Result<BoxFuture<'static, ()>, Error>> {
+        Box::pin(async { Err(Error::Closed) })
     }
 
     /// Returns the last archived index once it is not lower than that of the position; without a position, once there
@@ -99,6 +100,7 @@ pub(crate) struct ReadRequest {
 pub(crate) enum ReadAnswer {
     Sql(Rows),
     Keys(KeysReply),
+    Events(EventsAnswer),
 }
 
 /// How much a query may return, and how long it may run.
