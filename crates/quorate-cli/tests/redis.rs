@@ -58,12 +58,33 @@ fn redis_and_sql_see_the_same_keys_at_every_node() {
         "+OK -WRONGTYPE Operation against a key holding the wrong kind of value $\"y\""
     });
     assert!(client.ask("SELECT 8").contains("no cache is configured"));
-    assert!(client.ask("PUBLISH news x").starts_with("-ERR this server has no events yet"));
-    assert!(client.ask("SUBSCRIBE news").starts_with("-ERR this server has no events yet"));
     assert_eq!(client.ask("CONFIG GET appendfsync\nWAIT 1 0"), "*[$\"appendfsync\", $\"always\"] :1");
     let leader = dev.leader();
     wait_until("the facts", || client.ask("INFO quorate").contains(&format!("leader:{leader}\\r\\n")));
     assert!(client.ask("CLIENT LIST").contains("cmd=client|list"), "{}", client.ask("CLIENT LIST"));
+}
+
+#[test]
+fn events_reach_the_subscribers_of_every_node_in_order() {
+    let dev = Dev::start(3);
+    let [mut first, mut second, mut third] = [1, 2, 3].map(|id| connect(&resp_addr(&dev, id)));
+    wait_until("events", || first.ask("PUBLISH ready x") == ":0");
+    assert_eq!(second.ask("SUBSCRIBE news"), "*[$\"subscribe\", $\"news\", :1]");
+    assert_eq!(third.ask("PSUBSCRIBE n* *s"), "*[$\"psubscribe\", $\"n*\", :1]");
+    assert_eq!(third.reply().unwrap().to_string(), "*[$\"psubscribe\", $\"*s\", :2]");
+    for payload in ["a", "b", "c"] {
+        assert!(first.ask(&format!("PUBLISH news {payload}\nPUBLISH other {payload}")).starts_with(':'));
+    }
+    succeeded(&dev.sql(&[], "CREATE TABLE told (x); INSERT INTO told SELECT notify('news', 'd')"));
+    for payload in ["a", "b", "c", "d"] {
+        let heard = second.reply().unwrap().to_string();
+        assert_eq!(heard, format!("*[$\"message\", $\"news\", $\"{payload}\"]"));
+        for pattern in ["*s", "n*"] {
+            let heard = third.reply().unwrap().to_string();
+            assert_eq!(heard, format!("*[$\"pmessage\", $\"{pattern}\", $\"news\", $\"{payload}\"]"));
+        }
+    }
+    assert_eq!(second.ask("UNSUBSCRIBE\nGET none"), "*[$\"unsubscribe\", $\"news\", :0] $-1");
 }
 
 #[test]

@@ -33,9 +33,4 @@ pub trait Host {
     fn replicas(&self) -> u64 {
         0
     }
-
-    /// Returns whether clients can publish events, and listen to them.
-    fn has_events(&self) -> bool {
-        true
-    }
 }

@@ -5,9 +5,10 @@
 //! - A client that does not read its replies is not read from either: what it sends next is read once the replies to
 //!   what it has sent were written.
 //! - A client that goes away while it waits is noticed.
+//! - A client that has the reply to SUBSCRIBE gets each event that is added later, or its connection is closed.
 //! - A request that has begun has its reply before the connection is closed, unless the client waits.
 
-use std::future::{Future, pending};
+use std::future::{Future, pending, ready};
 use std::io;
 use std::pin::{Pin, pin};
 
@@ -29,9 +30,19 @@ pub trait Store {
     /// Returns what commands depend on that are read now. The space is that of the connection.
     fn moment(&self) -> Moment;
 
-    /// Waits for the next event that the client may listen to: its channel, and what is said. It is asked only while
-    /// the client listens to something, and may be dropped at any time without losing an event.
-    fn event(&self) -> impl Future<Output = (Bytes, Bytes)> + Send {
+    /// Sees to it that [`event`](Self::event) returns each event that is added from now on. The client has asked for
+    /// some of them, and has no answer yet. If that is not possible, it returns false, and the connection is closed.
+    fn begin_listening(&self) -> impl Future<Output = bool> + Send {
+        ready(true)
+    }
+
+    /// Is told that the client listens to nothing any more.
+    fn end_listening(&self) {}
+
+    /// Waits for the next event that the client may listen to: its channel, and what is said; none if events were
+    /// missed, so that the connection must be closed. It is asked only while the client listens to something, and may
+    /// be dropped at any time without losing an event.
+    fn event(&self) -> impl Future<Output = Option<(Bytes, Bytes)>> + Send {
         pending()
     }
 
@@ -53,13 +64,20 @@ pub async fn serve(
     stopped: impl Future<Output = ()> + Send,
 ) -> io::Result<()> {
     let (mut input, mut out) = (BytesMut::new(), BytesMut::new());
-    let mut stopped = pin!(stopped);
+    let (mut stopped, mut listens) = (pin!(stopped), false);
     loop {
         loop {
             let mut batch = door.take(&mut input, store.moment(), host);
             if batch.is_empty() {
                 break;
             }
+            // Before the jobs, one of which may add an event that the client listens to.
+            match (listens, door.connection().is_listening()) {
+                (false, true) if !store.begin_listening().await => return stream.shutdown().await,
+                (true, false) => store.end_listening(),
+                _ => {}
+            }
+            listens = door.connection().is_listening();
             while let Some(job) = batch.job() {
                 let answered = match job {
                     Job::Wait(_) => wait(stream, &mut input, store.run(job), stopped.as_mut()).await?,
@@ -79,7 +97,8 @@ pub async fn serve(
             biased;
             () = &mut stopped => return stream.shutdown().await,
             read = stream.read_buf(&mut input) => if read? == 0 { return Ok(()) },
-            (channel, payload) = store.event(), if door.connection().is_listening() => {
+            event = store.event(), if listens => {
+                let Some((channel, payload)) = event else { return stream.shutdown().await };
                 door.event(&channel, &payload, &mut out);
                 write(stream, &mut out).await?;
             }

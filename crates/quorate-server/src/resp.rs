@@ -1,7 +1,7 @@
 //! The port of a node for the clients of Redis (`docs/keys.md`).
 //!
 //! `quorate-resp` speaks the protocol; what it asks of a server is answered here, by the handle of a node: `store` does
-//! the jobs of a connection, `facts` has what INFO and its like tell, `clients` knows the connections.
+//! the jobs of a connection, `channels` has the events for those that subscribe, `facts` has what INFO and its like tell, `clients` knows the connections.
 //!
 //! # Invariants
 //!
@@ -10,30 +10,34 @@
 //! - Each job is checked against the users of the cluster as they are then.
 
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::future::pending;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use quorate::users::{Credentials, Denied, Identity, UserRole, Users};
-use quorate::{Node, TlsConfig};
+use quorate::{Events, Node, TlsConfig};
 use quorate_env::net::BoxStream;
 use quorate_env::serving::{OpenError, Order, Port, PortOptions, Service};
-use quorate_env::{Env, sleep};
+use quorate_env::{Env, lock, sleep};
 use quorate_http::port::is_loopback;
 use quorate_resp::{Connection, Cursors, Door, Host, Role};
 use quorate_tls::{Keychain, TlsError, TlsNet};
 
 use crate::ask::Asks;
+use channels::{Channels, Pump};
 use clients::Clients;
 use facts::Facts;
 pub(crate) use metrics::Counts;
 use store::ClientStore;
 
+mod channels;
 mod clients;
 mod facts;
 mod metrics;
 mod store;
 
+pub use channels::EVENTS_WAITING_MAX;
 pub use store::{STATES_MAX, WAIT_LOOK};
 
 /// The most connections of a port. One more closes the oldest connection of the address that has the most.
@@ -105,9 +109,13 @@ pub async fn serve(
 ) -> Result<RespServer, RespError> {
     let env = Env::real();
     let counts = Arc::new(Counts::default());
+    let (channels, pump) = Channels::new(node.events());
     let shared = Shared {
         env: env.clone(),
         keys: node.keys().with_own_writes(),
+        events: node.events(),
+        channels,
+        pump: Mutex::new(Some(pump)),
         users: node.users(),
         is_open: insecure,
         cursors: Arc::new(Cursors::new(env.rng().next_u64())),
@@ -156,6 +164,10 @@ fn secured(env: &Env, tls: Option<&TlsConfig>) -> Result<Env, RespError> {
 struct Shared {
     env: Env,
     keys: quorate::Keys,
+    events: Events,
+    channels: Channels,
+    /// Taken once the port runs it.
+    pump: Mutex<Option<Pump>>,
     users: Users,
     /// Whether everyone is let in while the cluster has no users.
     is_open: bool,
@@ -187,7 +199,7 @@ impl Service for Clientele {
         let host = ClientHost { shared, from };
         // Its sender is dropped at once if the port is dropped, which drops this future too.
         let stopped = async move {
-            order.until_stopped(std::future::pending::<()>()).await;
+            order.until_stopped(pending::<()>()).await;
         };
         // The error is that of the client's connection; there is nobody to tell.
         let _ = quorate_resp::serve(&mut stream, &mut door, &store, &host, stopped).await;
@@ -196,10 +208,14 @@ impl Service for Clientele {
     async fn beside(self) {
         let Self(shared) = self;
         let asks = Asks::new(&shared.env, 1);
-        loop {
-            shared.facts.renew(&asks).await;
-            sleep(FACTS_EVERY).await;
-        }
+        let facts = async {
+            loop {
+                shared.facts.renew(&asks).await;
+                sleep(FACTS_EVERY).await;
+            }
+        };
+        let pump = lock(&shared.pump).take();
+        tokio::join!(facts, pump.map_or_else(|| pending().boxed(), |pump| pump.run().boxed()));
     }
 }
 
@@ -232,11 +248,6 @@ impl Host for ClientHost<'_> {
 
     fn replicas(&self) -> u64 {
         self.shared.facts.replicas()
-    }
-
-    // `ClientStore` has no source of events yet.
-    fn has_events(&self) -> bool {
-        false
     }
 }
 

@@ -107,31 +107,31 @@ impl Events {
     /// misses one.
     #[must_use]
     pub fn at(&self, level: Level) -> Self {
-        Self::new(self.sql.at(level))
+        Self { sql: self.sql.at(level) }
     }
 
     /// See [`Sql::with_role`].
     #[must_use]
     pub fn with_role(&self, role: UserRole) -> Self {
-        Self::new(self.sql.with_role(role))
+        Self { sql: self.sql.with_role(role) }
     }
 
     /// See [`Sql::with_deadline`].
     #[must_use]
     pub fn with_deadline(&self, deadline: Duration) -> Self {
-        Self::new(self.sql.with_deadline(deadline))
+        Self { sql: self.sql.with_deadline(deadline) }
     }
 
     /// See [`Sql::with_key`].
     #[must_use]
     pub fn with_key(&self, key: impl Into<Vec<u8>>) -> Self {
-        Self::new(self.sql.with_key(key))
+        Self { sql: self.sql.with_key(key) }
     }
 
     /// See [`Sql::with_archived_writes`].
     #[must_use]
     pub fn with_archived_writes(&self) -> Self {
-        Self::new(self.sql.with_archived_writes())
+        Self { sql: self.sql.with_archived_writes() }
     }
 }
 

@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use quorate_apply::waits::Waiter;
 use quorate_env::mutant::Mutant;
 use quorate_env::{Cause, Instant, lock, sleep, timeout_at};
 use quorate_model::keys::{KeysReply, SpaceCommand};

@@ -77,13 +77,7 @@ pub fn is_allowed(spec: &Spec) -> bool {
     names.contains(&spec.name)
 }
 
-/// The error of a server without events.
-const NO_EVENTS: Refusal = Refusal::Text("ERR this server has no events yet: PUBLISH and SUBSCRIBE are not available");
-
 fn begin(call: &mut Call, by_pattern: bool) -> Ran {
-    if !call.host.has_events() {
-        return Err(NO_EVENTS);
-    }
     let names = call.args.rest();
     let subscriptions = &mut call.connection.subscriptions;
     if subscriptions.len() + names.len() > SUBSCRIPTIONS_MAX {
@@ -129,8 +123,5 @@ fn end(call: &mut Call, by_pattern: bool) -> Ran {
 }
 
 fn publish(call: &mut Call) -> Ran {
-    if !call.host.has_events() {
-        return Err(NO_EVENTS);
-    }
     Ok(Step::Publish(call.args.next()?, call.args.next()?))
 }

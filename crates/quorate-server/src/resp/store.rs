@@ -11,6 +11,7 @@ use quorate::{Error, Failure, FailureKind};
 use quorate_env::{lock, sleep};
 use quorate_resp::{Answered, Done, Job, Moment, Premise, Store, Wait, with_code};
 
+use super::channels::Feed;
 use super::{Shared, role};
 
 /// How many states are read at most for requests that arrived together. One state is enough, unless their replies have
@@ -27,6 +28,8 @@ pub(super) struct ClientStore {
     from: String,
     /// What the client has logged in with. It is checked again for each job.
     shown: Mutex<Option<Credentials>>,
+    /// The events, while the client listens to some.
+    feed: tokio::sync::Mutex<Option<Feed>>,
 }
 
 /// Why a job was not done: the text for the client.
@@ -34,7 +37,7 @@ type Why = String;
 
 impl ClientStore {
     pub(super) fn new(shared: Arc<Shared>, from: String) -> Self {
-        Self { shared, from, shown: Mutex::default() }
+        Self { shared, from, shown: Mutex::default(), feed: tokio::sync::Mutex::default() }
     }
 
     async fn log_in(&self, user: &Bytes, password: &Bytes) -> Answered {
@@ -79,6 +82,16 @@ impl ClientStore {
             Err(Error::Failed(failure)) if failure.kind == FailureKind::Conflict => Ok(Answered::Conflict),
             Err(error) => Err(text(&error)),
         }
+    }
+
+    /// Adds an event, and answers how many connections of this port listen, to whatever channel.
+    async fn publish(&self, channel: &Bytes, payload: Bytes) -> Result<Answered, Why> {
+        self.admit(UserRole::Write).await?;
+        let Ok(channel) = std::str::from_utf8(channel) else {
+            return Err("ERR the name of a channel must be UTF-8".to_owned());
+        };
+        self.shared.events.notify(channel, payload).await.map_err(|error| text(&error))?;
+        Ok(Answered::Published(self.shared.channels.listening() as u64))
     }
 
     /// Reads on one state, unless there is so much to read that it takes several.
@@ -137,8 +150,7 @@ impl Store for ClientStore {
             Job::Keys { is_write, premises, commands } => self.keys(is_write, premises, commands).await,
             Job::Login { user, password } => return self.log_in(&user, &password).await,
             Job::Wait(wait) => self.wait(wait).await,
-            // The door refuses them, because its host has no events.
-            Job::Publish { .. } => return Answered::Published(0),
+            Job::Publish { channel, payload } => self.publish(&channel, payload).await,
         };
         ran.unwrap_or_else(Answered::Failed)
     }
@@ -146,6 +158,30 @@ impl Store for ClientStore {
     fn moment(&self) -> Moment {
         let Shared { env, cursors, .. } = &*self.shared;
         Moment { now: env.unix_nanos(), seed: env.rng().next_u64(), space: 0, cursors: Arc::clone(cursors) }
+    }
+
+    async fn begin_listening(&self) -> bool {
+        let feed = self.shared.channels.begin().await;
+        let begun = feed.is_some();
+        *self.feed.lock().await = feed;
+        begun
+    }
+
+    fn end_listening(&self) {
+        // Nobody holds the lock while no event is waited for.
+        if let Ok(mut feed) = self.feed.try_lock() {
+            *feed = None;
+        }
+    }
+
+    async fn event(&self) -> Option<(Bytes, Bytes)> {
+        let mut feed = self.feed.lock().await;
+        let feed = feed.as_mut()?;
+        feed.ready().await?;
+        // The user may be gone, or may not read any more.
+        self.admit(UserRole::Read).await.ok()?;
+        let event = feed.take()?;
+        Some((event.channel.into(), event.payload))
     }
 
     fn done(&self, Done { requests, failed }: Done) {

@@ -88,6 +88,7 @@ fn conflict(read: &Read, why: &str) -> Failure {
             format!("what the transaction had read was changed by another write: {sql:?} {why}; run it again")
         }
         Read::Keys(_) => "a key that the transaction depends on was changed by another write; run it again".to_owned(),
+        Read::Events(_) => "the events that the transaction depends on are others now; run it again".to_owned(),
     };
     Failure::new(FailureKind::Conflict, text)
 }

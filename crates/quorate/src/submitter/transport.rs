@@ -5,7 +5,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, ready};
-use quorate_apply::waits::Waiter;
 use quorate_env::{Cause, Instant};
 use quorate_model::events::EventsAnswer;
 use quorate_model::keys::SpaceCommand;

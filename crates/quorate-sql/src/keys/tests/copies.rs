@@ -56,7 +56,9 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 fn read(store: &SqlStore, command: KeysCommand) -> Result<KeysReply, ReadError> {
-    block_on(store.readers().keys(&Env::real(), &in_space(command), &ReadLimits::default()))
+    let commands = [in_space(command)];
+    let read = block_on(store.readers().keys(&Env::real(), &commands, usize::MAX, &ReadLimits::default()));
+    read.map(|answers| answers[0].clone().unwrap())
 }
 
 #[test]
