@@ -27,6 +27,15 @@ for row in sqlite3.connect(sys.argv[1]).execute(sys.argv[2]):
     print(*row, sep='|')
 ";
 
+/// A `redis-cli` for machines without one: it sends a command, and prints the lines of the reply.
+const REDIS_CLI: &str = "#!/usr/bin/env python3
+import socket, sys
+connection = socket.create_connection(('127.0.0.1', int(sys.argv[2])))
+words = [word.encode() for word in sys.argv[3:]]
+connection.sendall(b'*%d\r\n' % len(words) + b''.join(b'$%d\r\n%s\r\n' % (len(word), word) for word in words))
+print(connection.recv(65536).decode())
+";
+
 /// Returns the commands of the block, without the first line.
 fn commands() -> String {
     let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
@@ -35,8 +44,14 @@ fn commands() -> String {
     block.split("```").next().unwrap().trim().to_owned()
 }
 
-fn has_sqlite3() -> bool {
-    Command::new("sqlite3").arg("-version").stdout(Stdio::null()).status().is_ok_and(|status| status.success())
+/// Puts a program into a directory of the path.
+fn install(path: &Path, program: &str) {
+    std::fs::write(path, program).unwrap();
+    Command::new("chmod").arg("+x").arg(path).status().unwrap();
+}
+
+fn has(program: &str, version: &str) -> bool {
+    Command::new(program).arg(version).stdout(Stdio::null()).status().is_ok_and(|status| status.success())
 }
 
 #[test]
@@ -46,10 +61,8 @@ fn the_commands_of_the_readme_work() {
     symlink(dev.dir.path(), here.path().join("quorate-data")).unwrap();
     symlink(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples"), here.path().join("examples")).unwrap();
     let mut path = std::env::var("PATH").unwrap();
-    if !has_sqlite3() {
-        let program = here.path().join("sqlite3");
-        std::fs::write(&program, SQLITE3).unwrap();
-        Command::new("chmod").arg("+x").arg(&program).status().unwrap();
+    if !has("sqlite3", "-version") {
+        install(&here.path().join("sqlite3"), SQLITE3);
         path = format!("{}:{path}", here.path().display());
     }
 
@@ -129,7 +142,7 @@ fn the_commands_about_the_loss_of_all_machines_work() {
 
 #[test]
 fn the_curl_commands_of_the_http_page_work() {
-    if !Command::new("curl").arg("--version").stdout(Stdio::null()).status().is_ok_and(|status| status.success()) {
+    if !has("curl", "--version") {
         assert!(std::env::var_os("CI").is_none(), "CI has curl");
         eprintln!("skipped: there is no curl");
         return;
@@ -148,4 +161,23 @@ fn the_curl_commands_of_the_http_page_work() {
     assert!(said.contains(r#""values":[[1]]"#), "{said}");
     assert!(said.contains(r#"{"moons":2,"name":"Mars"}"#) || said.contains(r#"{"name":"Mars","moons":2}"#), "{said}");
     assert!(said.contains(r#""value":"42""#) && said.ends_with("{\"ready\":true}\n"), "{said}");
+}
+
+#[test]
+fn the_commands_of_redis_cli_and_sql_on_the_page_of_keys_work() {
+    let dev = Dev::start(3);
+    let here = tempfile::tempdir().unwrap();
+    symlink(dev.dir.path(), here.path().join("quorate-data")).unwrap();
+    symlink(env!("CARGO_BIN_EXE_quorate"), here.path().join("quorate")).unwrap();
+    if !has("redis-cli", "--version") {
+        install(&here.path().join("redis-cli"), REDIS_CLI);
+    }
+    let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/keys.md")).unwrap();
+    let block = text.split("```sh\n").find(|block| block.starts_with("port=")).unwrap();
+    let script = block.split("```").next().unwrap();
+    let path = format!("{}:{}", here.path().display(), std::env::var("PATH").unwrap());
+    let output = Command::new("sh").args(["-ec", script]).current_dir(here.path()).env("PATH", path).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}\n{output:?}");
+    assert!(said.contains("OK") && said.contains("hello") && said.contains("Ann") && said.contains("Bern"), "{said}");
 }
