@@ -15,7 +15,7 @@ use quorate::{
     types::ValueRef,
 };
 use quorate_env::{Env, JoinHandle, Rng, sleep};
-use quorate_model::keys::KEYS_LEVEL;
+use quorate_model::keys::RELATIVE_LEVEL;
 
 use crate::cluster::Cluster;
 use crate::coverage::{ABORTED, CONFLICT, OVERLOADED, ROLLED_BACK};
@@ -310,7 +310,7 @@ impl Writer {
 
     /// Whether all members understand keys, as far as a node knows.
     fn understands_keys(&self) -> bool {
-        self.cluster.statuses().iter().any(|status| status.format_level >= KEYS_LEVEL)
+        self.cluster.statuses().iter().any(|status| status.format_level >= RELATIVE_LEVEL)
     }
 
     fn next_key(&self) -> Key {

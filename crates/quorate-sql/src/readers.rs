@@ -30,6 +30,7 @@ mod limits;
 mod pool;
 mod reader;
 mod snapshot;
+mod stamped;
 mod stream;
 mod suspicion;
 

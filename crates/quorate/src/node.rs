@@ -8,6 +8,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
@@ -166,6 +167,13 @@ impl Node {
     /// Returns the state of the node and its cluster, as the node sees it.
     pub fn status(&self) -> Status {
         self.gateway.status()
+    }
+
+    /// Returns the time of the cluster, as this node knows it: that of the last entry that it has applied, plus what
+    /// has passed since. Reads judge by it what has expired, so it says how long a key has left. It does not depend on
+    /// the clock of the node.
+    pub fn cluster_time(&self) -> SystemTime {
+        UNIX_EPOCH + Duration::from_nanos(self.gateway.store.cluster_time())
     }
 
     /// Writes a copy of this node's database to `file`, as a plain SQLite file, while the node continues to work; see

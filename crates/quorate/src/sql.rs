@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_model::limits::{BUDGET_DEFAULT, COMMANDS_MAX};
-use quorate_model::{Command, Failure, FailureKind, Mode, Proposal, Read, ReadCheck, UserRole};
+use quorate_model::{Command, Failure, FailureKind, Mode, Proposal, Read, UserRole};
 use quorate_sql::query::Rows;
 use quorate_sql::readers::{BYTES_DEFAULT, ROWS_DEFAULT};
 
@@ -248,7 +248,7 @@ impl Sql {
     /// Returns the errors of [`Sql::execute`]. The [`Failure`] of a statement contains its number. An empty batch is
     /// refused.
     pub async fn batch<S: Into<BatchStep>>(&self, steps: impl IntoIterator<Item = S>) -> Result<BatchResult, Error> {
-        self.write_all(Mode::Atomic, Vec::new(), commands(steps)?).await.map(Into::into)
+        self.propose(Proposal::new(None, commands(steps)?)).await.map(Into::into)
     }
 
     /// Runs statements that write, in their order; each one succeeds or fails independently. A statement that fails has
@@ -280,7 +280,7 @@ impl Sql {
         &self,
         steps: impl IntoIterator<Item = S>,
     ) -> Result<PipelineResult, Error> {
-        self.write_all(Mode::Pipeline, Vec::new(), commands(steps)?).await.map(Into::into)
+        self.propose(Proposal { mode: Mode::Pipeline, ..Proposal::new(None, commands(steps)?) }).await.map(Into::into)
     }
 
     /// Runs a statement that writes once for each row of parameters, in their order, as one atomic transaction. This
@@ -450,19 +450,14 @@ impl Sql {
     }
 
     pub(crate) async fn write(&self, step: impl Into<BatchStep>) -> Result<Written, Error> {
-        self.write_all(Mode::Atomic, Vec::new(), vec![step.into().0]).await
+        self.propose(Proposal::new(None, vec![step.into().0])).await
     }
 
-    pub(crate) async fn write_all(
-        &self,
-        mode: Mode,
-        read_checks: Vec<ReadCheck>,
-        commands: Vec<Command>,
-    ) -> Result<Written, Error> {
-        let needed = commands.iter().map(Right::of_command).max();
+    /// Proposes what the caller asks for, with the options of the handle.
+    pub(crate) async fn propose(&self, proposal: Proposal) -> Result<Written, Error> {
+        let needed = proposal.commands.iter().map(Right::of_command).max();
         self.check(needed.unwrap_or(Right::Write))?;
-        let proposal = Proposal::new(None, commands).with_read_checks(read_checks);
-        let proposal = Proposal { budget: self.budget, mode, ..proposal };
+        let proposal = Proposal { budget: self.budget, ..proposal };
         let proposal = match &self.key {
             Some(key) => request::with_key(proposal, key)?,
             None => proposal,

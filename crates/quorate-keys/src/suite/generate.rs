@@ -145,7 +145,13 @@ pub fn command() -> impl Strategy<Value = KeysCommand> {
 
 /// Commands on one hash and one set, most of whose elements expire soon.
 pub fn expiring() -> impl Strategy<Value = KeysCommand> {
-    let expiry = || prop_oneof![1 => Just(Expiry::Never), 4 => (NOW - 12..NOW + 10).prop_map(Expiry::At), 1 => (0..10_u64).prop_map(Expiry::In)];
+    let expiry = || {
+        prop_oneof![
+            1 => Just(Expiry::Never),
+            4 => (NOW - 12..NOW + 10).prop_map(Expiry::At),
+            1 => (0..10_u64).prop_map(Expiry::In),
+        ]
+    };
     let set_fields = (vec((field(), value()), 1..4), expiry()).prop_map(|(fields, expiry)| {
         KeysCommand::Hash(HashCommand::Set { key: "a".into(), fields, condition: Condition::Always, expiry })
     });

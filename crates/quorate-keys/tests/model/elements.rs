@@ -162,13 +162,14 @@ impl Model {
         }
         let (version, mut added) = (self.version, 0);
         for (field, value) in fields {
+            let relative = if let Expiry::In(nanos) = expiry { self.time(Some(nanos), true) } else { None };
             let current = self.change_fields(name, Kind::Hash);
             added += u64::from(!current.contains_key(field));
             let expires_at = match expiry {
                 Expiry::Never => None,
                 Expiry::Keep => current.get(field).and_then(|element| element.expires_at),
                 Expiry::At(at) => Some(at),
-                Expiry::In(nanos) => self.time(Some(nanos), true),
+                Expiry::In(_) => relative,
             };
             current.insert(field.clone(), Field { value: value.clone(), version, expires_at });
             // What has expired is gone at once, so that a field that comes twice is new twice.

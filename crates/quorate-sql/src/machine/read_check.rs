@@ -1,7 +1,7 @@
 //! Read checks of a proposal: reads that must return the same answers as they did in its transaction.
 //!
-//! A query runs under the clock and the randomness of the original read, a command on keys under those of the entry, and
-//! its steps count for the entry's budget. If the answer differs now, or the read fails, the caller has to run the
+//! A query runs under the clock and the randomness of the original read, a command on keys under those of the entry.
+//! Their steps count for the entry's budget. If an answer differs now, or a read fails, the caller has to run the
 //! transaction again.
 
 use quorate_apply::{CommandContext, Trouble, no_store};

@@ -14,6 +14,7 @@ use rusqlite::{InterruptHandle, StatementStatus};
 use super::error::ReadError;
 use super::guard::{Allowance, Guard, INLINE_TIME, TICK_STEPS, Trip};
 use super::limits::{CHUNK_BYTES, CHUNK_ROWS, Cancel, ReadLimits};
+use super::stamped::Stamped;
 use super::suspicion::Suspicions;
 use crate::authorizer::{self, Gate, Mode, rules};
 use crate::cluster_time::ClusterTime;
@@ -370,28 +371,6 @@ impl Reader {
         let result = stack::for_query(|| Ok(f(&mut self.database)?));
         self.gate.enter(Mode::Query);
         result
-    }
-}
-
-/// Restores the clock and the randomness on drop.
-struct Stamped {
-    random: Arc<Random>,
-    before: u64,
-}
-
-impl Stamped {
-    fn enter(stamp: Stamp, random: &Arc<Random>) -> Self {
-        let before = random.state();
-        clock::set(Some(stamp.now));
-        random.seed(stamp.seed);
-        Self { random: Arc::clone(random), before }
-    }
-}
-
-impl Drop for Stamped {
-    fn drop(&mut self) {
-        clock::set(None);
-        self.random.seed(self.before);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Pipelines that are done only if keys are as they were when they were read.
 
 use quorate_model::keys::KeysReply;
-use quorate_model::{Mode, Read, ReadCheck, Stamp};
+use quorate_model::{Mode, Proposal, Read, ReadCheck, Stamp};
 use quorate_sql::rows_hash;
 
 use super::{Keys, KeysCall};
@@ -39,7 +39,8 @@ impl Keys {
         steps: impl IntoIterator<Item = S>,
     ) -> Result<PipelineResult, Error> {
         let premises = premises.into_iter().map(KeysCall::into_check).collect();
-        self.sql.write_all(Mode::Pipeline, premises, commands(steps)?).await.map(Into::into)
+        let proposal = Proposal::new(None, commands(steps)?).with_read_checks(premises);
+        self.sql.propose(Proposal { mode: Mode::Pipeline, ..proposal }).await.map(Into::into)
     }
 }
 

@@ -27,8 +27,8 @@ impl From<SystemTime> for When {
 }
 
 impl When {
-    /// Returns the nanoseconds since 1970, or since the stamp of the entry, and whether it is the latter. A time that is
-    /// too late to be stored is the latest.
+    /// Returns the nanoseconds since 1970, or since the stamp of the entry, and whether it is the latter. A time that
+    /// is too late to be stored is the latest.
     pub(super) fn nanos(self) -> (u64, bool) {
         let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX).min(TIME_MAX);
         match self {

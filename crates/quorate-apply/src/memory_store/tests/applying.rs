@@ -2,7 +2,7 @@
 
 use std::task::{Wake, Waker};
 
-use quorate_model::keys::{KeyCommand, KeysCommand};
+use quorate_model::keys::{ExpiryCondition, KeyCommand, KeysCommand};
 use quorate_model::{Command, SpaceCommand};
 
 use super::*;
@@ -84,7 +84,8 @@ fn an_entry_of_a_newer_version_stops_the_store_after_the_entries_before_it() {
     let disk = Arc::new(SimDisk::new(1));
     let store = MemoryStore::open(disk, dir(), IDENTITY, FORMAT_LEVEL - 1, options()).unwrap();
     let session = |index| proposal(index, None, vec![ControlCommand::OpenSession.into()]);
-    let command = KeysCommand::Key(KeyCommand::Describe { key: "key".into() });
+    let (at, condition) = (Some(1), ExpiryCondition::Always);
+    let command = KeysCommand::Key(KeyCommand::Expire { key: "key".into(), at, condition, relative: true });
     let newest = Command::Keys(SpaceCommand { space: 0, command });
     assert_eq!(newest.level(), FORMAT_LEVEL);
     let entries = [session(0), session(1), proposal(2, None, vec![newest]), session(3)];
