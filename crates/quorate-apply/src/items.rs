@@ -112,6 +112,10 @@ impl Stores for Memory {
         }
     }
 
+    fn scope_of_step(&mut self, _: &Command) -> Scope {
+        Scope::Undoable
+    }
+
     fn enter(&mut self, now: u64, _: u32) -> Result<(), StoreFault> {
         self.now = now;
         Ok(())

@@ -207,6 +207,10 @@ pub trait Stores {
     /// Returns the scope that a proposal needs: [`Scope::Bare`] if it is a single command that undoes itself.
     fn scope_of(&mut self, proposal: &Proposal) -> Scope;
 
+    /// Returns the scope that a command of a pipeline needs: [`Scope::Bare`] if it has written nothing whenever it
+    /// fails, but for lack of budget, which undoes the whole pipeline.
+    fn scope_of_step(&mut self, command: &Command) -> Scope;
+
     /// Prepares for an entry, or a command of a dry run, at the time `now`, on a state of this format level.
     fn enter(&mut self, now: u64, level: u32) -> Result<(), StoreFault>;
 

@@ -5,7 +5,7 @@ use quorate_model::{CommandResult, Failure, FailureKind, Results};
 
 use super::Applier;
 use super::entry::{ControlChanges, Ran, Running};
-use crate::{CommandContext, Machine, Scope, Trouble};
+use crate::{CommandContext, Machine, Trouble};
 
 /// The text of a failure whose own text was left out.
 const TEXT_OMITTED: &str = "text omitted";
@@ -29,7 +29,8 @@ impl<M: Machine> Applier<M> {
                 results.push(CommandResult::Failed(shorten(failure, &mut texts)));
                 continue;
             }
-            let ran = self.in_scope(Scope::Undoable, |applier| {
+            let scope = self.machine.scope_of_step(command);
+            let ran = self.in_scope(scope, |applier| {
                 let context = CommandContext { earlier: &results, returned: &mut returned };
                 let result = applier.command(running, command, context, changes)?;
                 applier.machine.seal()?;

@@ -31,6 +31,10 @@ pub const READ_ROWS_MAX: u64 = 100_000;
 /// The most bytes of a reply. A page ends with the row that reaches it; another reply is an error.
 pub const REPLY_BYTES_MAX: usize = 16 << 20;
 
+/// The most bytes of the encoded reply to a command that [replies briefly](super::KeysCommand::replies_briefly): a
+/// count, or a number of some hundred digits.
+pub const BRIEF_REPLY_BYTES: usize = 1 << 10;
+
 /// A set with at most this many members, a hash with so many fields, or a space with so many keys, gives each the same
 /// chance to be drawn.
 pub const FAIR_DRAW_MAX: u64 = 1_000;

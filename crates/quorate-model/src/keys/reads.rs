@@ -1,4 +1,4 @@
-//! Which commands only read.
+//! Which commands only read, and which return little.
 
 use super::{
     BitAction, BitCommand, ElementCommand, HashCommand, KeyCommand, KeysCommand, ListCommand, SetCommand,
@@ -17,6 +17,27 @@ impl KeysCommand {
             Self::Set(command) => set(command),
             Self::SortedSet(command) => sorted_set(command),
             Self::List(command) => list(command),
+        }
+    }
+
+    /// Returns whether its reply has at most [`BRIEF_REPLY_BYTES`](super::limits::BRIEF_REPLY_BYTES), whatever the keys
+    /// hold, among the commands that write.
+    pub fn replies_briefly(&self) -> bool {
+        use {HashCommand as Hash, ListCommand as List, SetCommand as Set, SortedSetCommand as Sorted};
+        match self {
+            Self::Key(command) => !key(command),
+            Self::String(StringCommand::Set { get, .. }) => !get,
+            Self::String(StringCommand::GetExpire { .. } | StringCommand::Take { .. }) => false,
+            Self::String(command) => !string(command),
+            Self::Bits(command) => matches!(command, BitCommand::Combine { .. }),
+            Self::Element(command) => matches!(command, ElementCommand::Remove { .. }),
+            Self::Hash(command) => matches!(command, Hash::Set { .. } | Hash::Add { .. } | Hash::AddFloat { .. }),
+            Self::Set(Set::Add { .. } | Set::Move { .. } | Set::Combine { store: Some(_), .. }) => true,
+            Self::Set(Set::Pop { .. } | Set::Combine { .. }) => false,
+            Self::SortedSet(Sorted::Pop { .. } | Sorted::PopFirst { .. }) => false,
+            Self::SortedSet(command) => !sorted_set(command),
+            Self::List(List::Pop { .. } | List::PopFirst { .. } | List::Move { .. }) => false,
+            Self::List(command) => !list(command),
         }
     }
 }

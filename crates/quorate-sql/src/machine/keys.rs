@@ -4,6 +4,8 @@
 //!
 //! - A command that fails has written nothing, so one that is alone in its entry needs no savepoint. What it has
 //!   written before trouble of the node is undone with the transaction.
+//! - What the commands of an entry return is bounded. A command with a brief reply is checked before it writes, so it
+//!   needs no savepoint in a pipeline either.
 //! - Its statements are not the user's: they leave `last_insert_rowid()` as it is, and take no steps but those that the
 //!   logic charges.
 
@@ -11,6 +13,7 @@ use bytes::Bytes;
 use quorate_apply::{CommandContext, Trouble};
 use quorate_keys::{Context, Keys, KeysError, Version, next_due, sweep};
 use quorate_model::codec::keys_reply_len;
+use quorate_model::keys::limits::BRIEF_REPLY_BYTES;
 use quorate_model::keys::{KeysReply, Space, SpaceCommand};
 use quorate_model::limits::RETURNED_BYTES_MAX;
 use quorate_model::{StoreFault, Topic};
@@ -60,6 +63,9 @@ impl SqlMachine {
         command: &SpaceCommand,
         CommandContext { earlier, returned }: CommandContext<'_>,
     ) -> Result<KeysReply, Trouble> {
+        if command.command.replies_briefly() {
+            check_returned(returned.saturating_add(BRIEF_REPLY_BYTES))?;
+        }
         let version = Version::new(self.index, u16::try_from(earlier.len()).unwrap_or(u16::MAX));
         let mut context = Context::new(clock::stamp(), version, self.determinism.budget.left());
         let conn = self.db.connection();
@@ -103,8 +109,13 @@ impl SqlMachine {
 /// Adds a reply to the bytes that the commands of an entry return.
 fn count_returned(returned: &mut usize, reply: KeysReply) -> Result<KeysReply, Ended> {
     *returned = returned.saturating_add(keys_reply_len(&reply));
+    check_returned(*returned)?;
+    Ok(reply)
+}
+
+fn check_returned(bytes: usize) -> Result<(), Ended> {
     let max = RETURNED_BYTES_MAX;
-    if *returned <= max { Ok(reply) } else { Err(KeysError::ReplyTooLong { max }.into()) }
+    if bytes <= max { Ok(()) } else { Err(KeysError::ReplyTooLong { max }.into()) }
 }
 
 /// Returns the fault of what no command has caused.

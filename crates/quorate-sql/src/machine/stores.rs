@@ -39,6 +39,17 @@ impl Stores for SqlMachine {
         }
     }
 
+    /// A command of keys checks first and then writes. Only that its reply is too large, after those before it, shows
+    /// later; so one with a large reply needs a savepoint, if it writes.
+    fn scope_of_step(&mut self, command: &Command) -> Scope {
+        match command {
+            Command::Keys(SpaceCommand { command, .. }) if command.only_reads() || command.replies_briefly() => {
+                Scope::Bare
+            }
+            _ => Scope::Undoable,
+        }
+    }
+
     fn enter(&mut self, now: u64, level: u32) -> Result<(), StoreFault> {
         vfs::clock::set(Some(now));
         usage::forget();

@@ -13,6 +13,7 @@ use super::*;
 use crate::keys::tests::{get, one_of_each, set};
 use crate::keys::topic;
 
+mod cost;
 mod views;
 
 /// A command on the keys of space 0.
@@ -121,6 +122,37 @@ fn a_command_alone_costs_no_savepoint_and_keeps_the_batch_if_it_fails() {
     assert!(outcomes[0].is_ok() && outcomes[2].is_ok());
     assert_eq!(reply(&node.propose(&alone(get("a")))), KeysReply::Value("1".into()));
     assert_eq!(reply(&node.propose(&alone(get("b")))), KeysReply::Value("2".into()));
+}
+
+fn pipeline(commands: Vec<KeysCommand>) -> Proposal {
+    Proposal { mode: Mode::Pipeline, ..Proposal::new(None, commands.into_iter().map(keys).collect()) }
+}
+
+#[test]
+fn a_command_of_a_pipeline_costs_a_savepoint_only_if_it_writes_and_its_reply_may_be_large() {
+    let mut node = Node::new();
+    let take = KeysCommand::String(StringCommand::Take { key: "a".into() });
+    let commands = [set("a", "1", Expiry::Never), get("a"), delete(&["a"]), push("a"), take];
+    let scopes = commands.map(|command| node.applier().machine_mut().scope_of_step(&keys(command)));
+    assert_eq!(scopes, [Scope::Bare, Scope::Bare, Scope::Bare, Scope::Bare, Scope::Undoable]);
+}
+
+#[test]
+fn a_command_that_may_return_nothing_any_more_writes_nothing_and_the_rest_of_its_pipeline_runs() {
+    let mut node = Node::new();
+    let large = StringCommand::SetRange { key: "large".into(), offset: 0, value: vec![7; 9 << 20].into() };
+    node.propose(&alone(KeysCommand::String(large))).unwrap();
+    let rest = vec![get("large"), push("large"), get("large"), set("a", "1", Expiry::Never), delete(&["large"])];
+    let outcome = node.propose(&pipeline(rest)).unwrap();
+    let kind = |result: &CommandResult| match result {
+        CommandResult::Failed(failure) => Some(failure.kind),
+        _ => None,
+    };
+    let kinds: Vec<_> = outcome.results.iter().map(kind).collect();
+    let too_big = Some(FailureKind::TooBig);
+    assert_eq!(kinds, [None, Some(FailureKind::WrongType), too_big, too_big, too_big]);
+    let keys = "SELECT group_concat(CAST(key AS TEXT)) FROM quorate_keys";
+    assert_eq!(node.value(keys), Value::from("large"));
 }
 
 #[test]
