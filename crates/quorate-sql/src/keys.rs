@@ -67,6 +67,12 @@ pub fn topic(space: Space, key: &[u8]) -> Topic {
     Topic(xxh3_64_with_seed(key, space.into()))
 }
 
+/// The topic of a space, which is touched when all its keys are removed at once; their own topics are not. Who waits
+/// for a change of a key, also for its end, waits for both.
+pub fn topic_of_space(space: Space) -> Topic {
+    Topic(xxh3_64_with_seed(&[], u64::from(space) | 1 << 32))
+}
+
 /// The tables of keys in the database of a connection.
 pub(crate) struct KeyTables<'a, N> {
     database: &'a mut Database<N>,

@@ -9,25 +9,24 @@
 //! - Its statements are not the user's: they leave `last_insert_rowid()` as it is, and take no steps but those that the
 //!   logic charges.
 
-use bytes::Bytes;
 use quorate_apply::{CommandContext, Trouble};
 use quorate_keys::{Context, Keys, KeysError, Version, next_due, sweep};
 use quorate_model::codec::keys_reply_len;
 use quorate_model::keys::limits::BRIEF_REPLY_BYTES;
-use quorate_model::keys::{KeysReply, Space, SpaceCommand};
+use quorate_model::keys::{KeysReply, SpaceCommand};
 use quorate_model::limits::RETURNED_BYTES_MAX;
 use quorate_model::{StoreFault, Topic};
 
 use super::SqlMachine;
 use crate::classify;
 use crate::ffi::hooks;
-use crate::keys::{Ended, KeyTables, topic};
+use crate::keys::{Ended, KeyTables, topic, topic_of_space};
 use crate::vfs::clock;
 
 /// What the machine knows of the store of keys between two commands.
 #[derive(Debug, Default)]
 pub(super) struct KeysState {
-    /// The topics of keys that commands and sweeps have changed.
+    /// The topics of keys and spaces that commands and sweeps have changed.
     pub(super) touched: Vec<Topic>,
     /// Nothing is to be swept before this time.
     quiet_until: u64,
@@ -41,8 +40,9 @@ impl KeysState {
         self.quiet_until = 0;
     }
 
-    fn touch(&mut self, keys: Vec<(Space, Bytes)>) {
-        self.touched.extend(keys.iter().map(|(space, key)| topic(*space, key)));
+    fn touch(&mut self, context: &mut Context) {
+        self.touched.extend(context.take_touched().iter().map(|(space, key)| topic(*space, key)));
+        self.touched.extend(context.take_flushed().into_iter().map(topic_of_space));
     }
 }
 
@@ -78,7 +78,7 @@ impl SqlMachine {
         hooks::set_last_insert_rowid(conn, last_rowid);
         self.keys.failed_late = done.is_err() && conn.total_changes() != changes;
         self.determinism.budget.set_left(context.budget_left());
-        self.keys.touch(context.take_touched());
+        self.keys.touch(&mut context);
         Ok(done?)
     }
 
@@ -91,7 +91,7 @@ impl SqlMachine {
         let mut tables = KeyTables::of(&mut self.db);
         let swept = sweep(&mut tables, &mut context, max).and_then(|_| next_due(&mut tables));
         self.keys.quiet_until = swept.map_err(fault)?.unwrap_or(u64::MAX);
-        self.keys.touch(context.take_touched());
+        self.keys.touch(&mut context);
         Ok(())
     }
 

@@ -11,7 +11,7 @@ use quorate_model::keys::SpaceCommand;
 use super::suite::InFile;
 use super::*;
 use crate::keys::tests::{get, one_of_each, set};
-use crate::keys::topic;
+use crate::keys::{topic, topic_of_space};
 
 mod cost;
 mod views;
@@ -209,6 +209,18 @@ fn what_has_expired_is_swept_by_ticks_and_by_other_entries() {
     node.restart();
     node.ok("INSERT INTO t VALUES (1)");
     assert_eq!((node.applier().applied().due, rows(&node)), (None, 0));
+}
+
+#[test]
+fn a_flush_touches_the_topic_of_its_space() {
+    let mut node = Node::new();
+    node.propose(&alone(set("a", "1", Expiry::Never))).unwrap();
+    let flush = |space| SpaceCommand { space, command: KeysCommand::Key(KeyCommand::Flush) }.into();
+    node.applier().take_touched();
+    node.propose(&Proposal::new(None, vec![flush(0), flush(0), flush(7)])).unwrap();
+    let index = node.next - 1;
+    assert_eq!(node.applier().take_touched(), [(index, topic_of_space(0))], "the others had no keys");
+    assert!(topic_of_space(0) != topic(0, b"") && topic_of_space(0) != topic_of_space(7));
 }
 
 #[test]
