@@ -1,8 +1,9 @@
 //! Keys: Redis' data types, replicated, in the same database and the same transactions as SQL.
 //!
 //! [`Keys`] has the strings, and what is the same for all keys; [`Keys::hash`], [`Keys::set_of`],
-//! [`Keys::sorted_set`] and [`Keys::list`] return what a key of another kind can do. Each method returns a call:
-//! awaited, it runs; given to a batch, it is one of its steps. Keys, fields and values are bytes.
+//! [`Keys::sorted_set`] and [`Keys::list`] return what a key of another kind can do, and [`Keys::bits`] what can be
+//! done with the bits of a string. Each method returns a call: awaited, it runs; given to a batch, it is one of its
+//! steps. Keys, fields and values are bytes.
 //!
 //! ```
 //! # async fn f(keys: quorate::Keys, sql: quorate::Sql) -> Result<(), quorate::Error> {
@@ -43,6 +44,7 @@ use crate::error::Error;
 use crate::level::Level;
 use crate::sql::Sql;
 
+mod bits;
 mod call;
 mod elements;
 mod generic;
@@ -59,11 +61,13 @@ mod strings;
 mod when;
 
 pub use quorate_model::keys::{
-    AddOptions, Change, Compare, Condition, ElementCommand, End, Expiry, ExpiryCondition, HashCommand, KeyCommand,
-    KeyEntry, KeyInfo, KeysCommand, KeysReply, Kind, ListCommand, Order, Page, Range, SetCommand, SetOperation,
+    AddOptions, Aggregate, BitAction, BitCommand, BitInteger, BitOperation, BitRange, BitStep, BitUnit, Change,
+    Compare, Condition, ElementCommand, End, Expiry, ExpiryCondition, HashCommand, KeyCommand, KeyEntry, KeyInfo,
+    KeysCommand, KeysReply, Kind, ListCommand, Order, Overflow, Page, Range, SetCommand, SetOperation,
     SortedSetCommand, Space, SpaceCommand, Span, StringCommand, Version, Which, limits,
 };
 
+pub use self::bits::Bits;
 pub use self::call::KeysCall;
 pub use self::elements::{Hash, Set};
 pub use self::into_bytes::IntoBytes;

@@ -18,7 +18,8 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use futures_util::TryStreamExt;
 use quorate::keys::{
-    AddOptions, Change, Condition, End, ExpiryCondition, KeyInfo, Kind, SetOperation, StringCommand, Version, Which,
+    AddOptions, Aggregate, BitAction, BitInteger, BitOperation, BitRange, BitStep, BitUnit, Change, Condition, End,
+    ExpiryCondition, KeyInfo, Kind, Overflow, SetOperation, StringCommand, Version, Which,
 };
 use quorate::users::UserRole;
 use quorate::{Error, Failure, FailureKind, Keys, Level, Sql, params, steps};
@@ -231,6 +232,78 @@ fn a_scan_returns_each_key_once_in_order() {
         }
         let page = keys.scan().range("user:03", "user:05").values().await?;
         assert_eq!((page.rows.len(), page.rows[0].value.clone()), (2, some("x")));
+        Ok(())
+    });
+}
+
+#[test]
+fn bits_are_read_set_counted_and_combined() {
+    on_both(|sql| async move {
+        let keys = keys(&sql);
+        let bits = keys.bits("bits");
+        assert_eq!((bits.get(9).await?, bits.find(false).await?, bits.find(true).await?), (false, Some(0), None));
+        assert!(!bits.set(9, true).await?);
+        assert!(bits.set(9, true).await?);
+        assert_eq!((bits.get(9).await?, bits.count().await?, bits.find(true).await?), (true, 1, Some(9)));
+        let range = BitRange { start: 10, end: None, unit: BitUnit::Bit };
+        assert_eq!((bits.count_in(range).await?, bits.find_in(true, range).await?), (0, None));
+        let integer = BitInteger { signed: false, bits: 4 };
+        let add = BitStep { integer, offset: 0, action: BitAction::Add(20, Overflow::Fail) };
+        assert_eq!(bits.fields([add, BitStep { action: BitAction::Get, ..add }]).await?, [None, Some(0)]);
+        keys.set("other", [0b1100_0000_u8]).await?;
+        assert_eq!(keys.combine_bits_into(BitOperation::Or, ["bits", "other"], "or").await?, 2);
+        assert_eq!(keys.get("or").await?.as_deref(), Some(&[0b1100_0000, 0b0100_0000][..]));
+        Ok(())
+    });
+}
+
+#[test]
+fn strings_and_fields_are_set_together_and_taken() {
+    on_both(|sql| async move {
+        let keys = keys(&sql);
+        assert!(keys.set_all([("a", "1"), ("b", "2")]).if_missing().expires(HOUR).await?);
+        assert!(!keys.set_all([("b", "3"), ("c", "3")]).if_missing().await?);
+        assert_eq!(keys.exist(["a", "b", "c"]).await?, 2);
+        assert_eq!(keys.get_and_persist("a").await?, some("1"));
+        assert_eq!(keys.describe("a").await?.unwrap().expires_at, None);
+        assert_eq!(keys.get_and_expire("a", HOUR).await?, some("1"));
+        assert!(keys.describe("a").await?.unwrap().expires_at.is_some());
+        let hash = keys.hash("hash");
+        hash.set([("f", "1"), ("g", "2")]).await?;
+        assert_eq!(hash.get_and_expire(["f", "x"], HOUR).await?, [some("1"), None]);
+        assert!(hash.describe(["f"]).await?[0].unwrap().1.is_some());
+        assert_eq!(hash.take(["f", "f"]).await?, [some("1"), None]);
+        assert_eq!(hash.len().await?, 1);
+        Ok(())
+    });
+}
+
+#[test]
+fn several_lists_and_sorted_sets_are_searched_combined_and_popped() {
+    on_both(|sql| async move {
+        let keys = keys(&sql);
+        let list = keys.list("list");
+        list.push_right(["a", "b", "a"]).await?;
+        assert_eq!((list.find("b").await?, list.find("x").await?), (Some(1), None));
+        assert_eq!(list.find_each("a", End::Right, 9).await?, [2, 0]);
+        assert_eq!(
+            keys.pop_from_lists(["none", "list"], 2, End::Right).await?,
+            Some((bytes("list"), [bytes("a"), bytes("b")].into()))
+        );
+        assert_eq!(keys.pop_from_lists(["none"], 2, End::Right).await?, None);
+
+        let (one, two) = (keys.sorted_set("one"), keys.sorted_set("two"));
+        one.add([(1.0, "a"), (2.0, "b")]).await?;
+        two.add([(3.0, "b"), (4.0, "c")]).await?;
+        let both = [("one", 1.0), ("two", 2.0)];
+        let union = keys.combine_scores(SetOperation::Union, both, Aggregate::Sum).await?;
+        assert_eq!(union, [(bytes("a"), 1.0), (bytes("b"), 8.0), (bytes("c"), 8.0)]);
+        assert_eq!(keys.combine_scores_into(SetOperation::Intersection, both, Aggregate::Lowest, "lowest").await?, 1);
+        assert_eq!(keys.sorted_set("lowest").score("b").await?, Some(2.0));
+        assert_eq!(one.by_score(2.0..).store("high").await?, 1);
+        assert_eq!(keys.sorted_set("high").draw(5).await?, [(bytes("b"), 2.0)]);
+        let popped = keys.pop_from_sorted_sets(["none", "two"], 1, true).await?;
+        assert_eq!(popped, Some((bytes("two"), vec![(bytes("c"), 4.0)])));
         Ok(())
     });
 }

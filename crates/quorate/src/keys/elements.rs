@@ -114,6 +114,21 @@ impl Hash {
         self.keys.run(HashCommand::Get { key: self.key.clone(), fields: all(fields) })
     }
 
+    /// Returns the values of fields, and lets these expire (HGETEX). A time that has come removes a field.
+    pub fn get_and_expire<B: IntoBytes>(
+        &self,
+        fields: impl IntoIterator<Item = B>,
+        when: impl Into<When>,
+    ) -> KeysCall<Vec<Option<Bytes>>> {
+        let (key, fields, (at, relative)) = (self.key.clone(), all(fields), when.into().nanos());
+        self.keys.run(HashCommand::GetExpire { key, fields, at: Some(at), relative })
+    }
+
+    /// Removes fields and returns their values (HGETDEL).
+    pub fn take<B: IntoBytes>(&self, fields: impl IntoIterator<Item = B>) -> KeysCall<Vec<Option<Bytes>>> {
+        self.keys.run(HashCommand::Take { key: self.key.clone(), fields: all(fields) })
+    }
+
     /// Adds to an integer, and returns the sum. A missing field is 0.
     pub fn increment(&self, field: impl IntoBytes, by: i64) -> KeysCall<i64> {
         self.keys.run(HashCommand::Add { key: self.key.clone(), field: field.into_bytes(), by })

@@ -59,6 +59,18 @@ impl List {
         self.keys.run(ListCommand::Range { key: self.key.clone(), start, stop })
     }
 
+    /// Returns the index of the first item that equals a value (LPOS). Reads the items up to there, at most
+    /// [`limits::READ_ROWS_MAX`](super::limits::READ_ROWS_MAX).
+    pub fn find(&self, value: impl IntoBytes) -> KeysCall<Option<u64>> {
+        self.keys.run(self.find_from(value, End::Left, 1))
+    }
+
+    /// Returns the indexes of items that equal a value, in the order in which they are found from an end, at most
+    /// `limit`.
+    pub fn find_each(&self, value: impl IntoBytes, from: End, limit: u64) -> KeysCall<Vec<u64>> {
+        self.keys.run(self.find_from(value, from, limit))
+    }
+
     /// Returns the number of items.
     pub fn len(&self) -> KeysCall<u64> {
         self.keys.count(&self.key, Kind::List)
@@ -91,6 +103,11 @@ impl List {
         self.keys.run(ListCommand::Remove { key: self.key.clone(), count, value: value.into_bytes() })
     }
 
+    fn find_from(&self, value: impl IntoBytes, from: End, limit: u64) -> ListCommand {
+        let (key, value) = (self.key.clone(), value.into_bytes());
+        ListCommand::Find { key, value, from, skip: 0, limit, within: u64::MAX }
+    }
+
     fn push<B: IntoBytes>(&self, values: impl IntoIterator<Item = B>, end: End, existing: bool) -> KeysCall<u64> {
         self.keys.run(ListCommand::Push { key: self.key.clone(), values: all(values), end, existing })
     }
@@ -98,5 +115,30 @@ impl List {
     fn insert(&self, before: bool, pivot: impl IntoBytes, value: impl IntoBytes) -> KeysCall<Option<u64>> {
         let (key, pivot, value) = (self.key.clone(), pivot.into_bytes(), value.into_bytes());
         self.keys.run(ListCommand::Insert { key, before, pivot, value })
+    }
+}
+
+/// Lists of several keys.
+impl Keys {
+    /// Removes items of the first of these lists that exists, and returns its key with them, the outermost first
+    /// (LMPOP).
+    ///
+    /// ```
+    /// # async fn f(keys: quorate::Keys) -> Result<(), quorate::Error> {
+    /// use quorate::keys::End;
+    ///
+    /// if let Some((queue, jobs)) = keys.pop_from_lists(["urgent", "usual"], 10, End::Left).await? {
+    ///     println!("{} of {queue:?}", jobs.len());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn pop_from_lists<B: IntoBytes>(
+        &self,
+        keys: impl IntoIterator<Item = B>,
+        count: u64,
+        end: End,
+    ) -> KeysCall<Option<(Bytes, Vec<Bytes>)>> {
+        self.run(ListCommand::PopFirst { keys: all(keys), count, end })
     }
 }

@@ -8,7 +8,8 @@ use quorate_model::keys::{Condition, Expiry, HashCommand, KeysCommand, StringCom
 use super::call::as_call;
 use super::{FromReply, IntoBytes, Keys, KeysCall, When};
 
-/// Sets a string ([`Keys::set`]) or fields of a hash ([`Hash::set`](super::Hash::set)), with options. What is set does
+/// Sets a string ([`Keys::set`]), strings ([`Keys::set_all`]) or fields of a hash ([`Hash::set`](super::Hash::set)),
+/// with options. What is set does
 /// not expire unless one of them says so.
 #[derive(Clone, Debug)]
 #[must_use = "a command does nothing until it is awaited, or is a step of a batch"]
@@ -24,16 +25,17 @@ pub struct Put<T> {
 #[derive(Clone, Debug)]
 enum What {
     String { value: Bytes, get: bool },
+    Strings(Vec<(Bytes, Bytes)>),
     Fields(Vec<(Bytes, Bytes)>),
 }
 
 impl<T: FromReply> Put<T> {
-    /// Sets it only if it is missing: the key, or each of the fields.
+    /// Sets it only if it is missing: the key, or each of the keys or fields.
     pub fn if_missing(self) -> Self {
         self.condition(Condition::Missing)
     }
 
-    /// Sets it only if it exists: the key, or each of the fields.
+    /// Sets it only if it exists: the key, or each of the keys or fields.
     pub fn if_exists(self) -> Self {
         self.condition(Condition::Exists)
     }
@@ -48,7 +50,7 @@ impl<T: FromReply> Put<T> {
         self.condition(Condition::Value(value.into_bytes()))
     }
 
-    /// Lets it expire: the key, or each of the fields.
+    /// Lets it expire: the key, or each of the keys or fields.
     pub fn expires(self, when: impl Into<When>) -> Self {
         Self { expiry: when.into().into(), ..self }
     }
@@ -66,6 +68,7 @@ impl<T: FromReply> Put<T> {
         let Self { keys, key, what, condition, expiry, .. } = self;
         keys.run(match what {
             What::String { value, get } => KeysCommand::from(StringCommand::Set { key, value, condition, expiry, get }),
+            What::Strings(strings) => StringCommand::SetAll { strings, condition, expiry }.into(),
             What::Fields(fields) => HashCommand::Set { key, fields, condition, expiry }.into(),
         })
     }
@@ -76,12 +79,16 @@ impl Put<bool> {
         Self::new(keys, key, What::String { value: value.into_bytes(), get: false })
     }
 
+    pub(super) fn strings(keys: Keys, strings: Vec<(Bytes, Bytes)>) -> Self {
+        Self::new(keys, Bytes::new(), What::Strings(strings))
+    }
+
     /// Returns the string before, too, whether or not it is set. Then a key that holds something else fails.
     pub fn returning(self) -> Put<(bool, Option<Bytes>)> {
         let Self { keys, key, what, condition, expiry, .. } = self;
         let what = match what {
             What::String { value, .. } => What::String { value, get: true },
-            fields @ What::Fields(_) => fields,
+            several @ (What::Strings(_) | What::Fields(_)) => several,
         };
         Put { keys, key, what, condition, expiry, result: PhantomData }
     }

@@ -63,6 +63,7 @@ replies! {
         KeysReply::Set { applied, .. } => Some(applied),
         KeysReply::Count(count) => Some(count > 0),
         KeysReply::Flags(flags) => flags.first().copied(),
+        KeysReply::Integers(bits) => bits.first().map(|bit| *bit == Some(1)),
     }
     u64: {
         KeysReply::Count(count) => Some(count),
@@ -79,6 +80,7 @@ replies! {
     }
     Option<u64>: {
         KeysReply::Count(count) => Some(Some(count)),
+        KeysReply::Indexes(indexes) => Some(indexes.first().copied()),
         KeysReply::Missing | KeysReply::NotApplied => Some(None),
     }
     Option<f64>: {
@@ -114,6 +116,20 @@ replies! {
     }
     Vec<Option<f64>>: {
         KeysReply::Scores(scores) => Some(scores),
+    }
+    Vec<u64>: {
+        KeysReply::Indexes(indexes) => Some(indexes),
+    }
+    Vec<Option<i64>>: {
+        KeysReply::Integers(integers) => Some(integers),
+    }
+    Option<(Bytes, Vec<Bytes>)>: {
+        KeysReply::MembersOf(key, members) => Some(Some((key, members))),
+        KeysReply::Missing => Some(None),
+    }
+    Option<(Bytes, Vec<(Bytes, f64)>)>: {
+        KeysReply::ScoredOf(key, members) => Some(Some((key, members))),
+        KeysReply::Missing => Some(None),
     }
     Vec<(Bytes, f64)>: {
         KeysReply::Scored(members) => Some(members),

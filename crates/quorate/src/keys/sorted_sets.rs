@@ -3,7 +3,7 @@
 use std::ops::{Bound, RangeBounds};
 
 use bytes::Bytes;
-use quorate_model::keys::{AddOptions, Kind, Range, SortedSetCommand};
+use quorate_model::keys::{AddOptions, Aggregate, Kind, Range, SetOperation, SortedSetCommand};
 
 use super::call::as_call;
 use super::into_bytes::all;
@@ -94,6 +94,12 @@ impl SortedSet {
         InRange { keys: self.keys.clone(), key: self.key.clone(), range, reverse: false, offset: 0, limit: u64::MAX }
     }
 
+    /// Draws different members at random, with their scores.
+    pub fn draw(&self, count: u64) -> KeysCall<Vec<(Bytes, f64)>> {
+        let (key, seed) = (self.key.clone(), self.keys.seed());
+        self.keys.run(SortedSetCommand::Draw { key, count, repeats: false, seed })
+    }
+
     /// Removes the first members, and returns them with their scores.
     pub fn pop_first(&self, count: u64) -> KeysCall<Vec<(Bytes, f64)>> {
         self.keys.run(SortedSetCommand::Pop { key: self.key.clone(), count, reverse: false })
@@ -144,6 +150,13 @@ impl InRange {
         self.keys.run(SortedSetCommand::RemoveRange { key: self.key, range: self.range })
     }
 
+    /// Stores them in a key, whatever that holds, and returns how many they are, at most
+    /// [`limits::CHANGED_ROWS_MAX`](super::limits::CHANGED_ROWS_MAX) (ZRANGESTORE). No members remove the key.
+    pub fn store(self, to: impl IntoBytes) -> KeysCall<u64> {
+        let Self { keys, key, range, reverse, offset, limit } = self;
+        keys.run(SortedSetCommand::StoreRange { key, to: to.into_bytes(), range, reverse, offset, limit })
+    }
+
     fn call(self) -> KeysCall<Vec<(Bytes, f64)>> {
         let Self { keys, key, range, reverse, offset, limit } = self;
         keys.run(SortedSetCommand::Range { key, range, reverse, offset, limit })
@@ -151,3 +164,55 @@ impl InRange {
 }
 
 as_call!(InRange => Vec<(Bytes, f64)>);
+
+/// Sorted sets of several keys.
+impl Keys {
+    /// Combines sorted sets, and sets, whose members have the score 1, and returns the members with their scores in
+    /// their order (ZUNION, ZINTER, ZDIFF). Each comes with what its scores are multiplied by. A missing key is an
+    /// empty set.
+    ///
+    /// ```
+    /// # async fn f(keys: quorate::Keys) -> Result<(), quorate::Error> {
+    /// use quorate::keys::{Aggregate, SetOperation};
+    ///
+    /// let weeks = [("week:47", 0.5), ("week:48", 1.0)];
+    /// let trend = keys.combine_scores(SetOperation::Union, weeks, Aggregate::Sum).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn combine_scores<B: IntoBytes>(
+        &self,
+        operation: SetOperation,
+        sources: impl IntoIterator<Item = (B, f64)>,
+        aggregate: Aggregate,
+    ) -> KeysCall<Vec<(Bytes, f64)>> {
+        self.run(SortedSetCommand::Combine { operation, sources: weighted(sources), aggregate, store: None })
+    }
+
+    /// Combines them, stores the result in a key, whatever that holds, and returns how many members it has.
+    pub fn combine_scores_into<B: IntoBytes>(
+        &self,
+        operation: SetOperation,
+        sources: impl IntoIterator<Item = (B, f64)>,
+        aggregate: Aggregate,
+        store: impl IntoBytes,
+    ) -> KeysCall<u64> {
+        let store = Some(store.into_bytes());
+        self.run(SortedSetCommand::Combine { operation, sources: weighted(sources), aggregate, store })
+    }
+
+    /// Removes members of the first of these sorted sets that exists, the first ones or the last ones, and returns its
+    /// key with them and their scores (ZMPOP).
+    pub fn pop_from_sorted_sets<B: IntoBytes>(
+        &self,
+        keys: impl IntoIterator<Item = B>,
+        count: u64,
+        reverse: bool,
+    ) -> KeysCall<Option<(Bytes, Vec<(Bytes, f64)>)>> {
+        self.run(SortedSetCommand::PopFirst { keys: all(keys), count, reverse })
+    }
+}
+
+fn weighted<B: IntoBytes>(sources: impl IntoIterator<Item = (B, f64)>) -> Vec<(Bytes, f64)> {
+    sources.into_iter().map(|(key, weight)| (key.into_bytes(), weight)).collect()
+}

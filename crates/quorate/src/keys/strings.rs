@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use quorate_model::keys::StringCommand;
 
-use super::{IntoBytes, Keys, KeysCall, Put};
+use super::{IntoBytes, Keys, KeysCall, Put, When};
 
 /// Strings of bytes. To those that change a part of one, a missing key is an empty string or 0.
 impl Keys {
@@ -18,7 +18,32 @@ impl Keys {
         Put::string(self.clone(), key, value)
     }
 
-    /// Removes a key and returns its string.
+    /// Sets keys to strings, whatever they hold, all of them or, if there is a condition that does not hold for each,
+    /// none (MSET, MSETNX). Returns whether they were set. [`Put`] has the options.
+    ///
+    /// ```
+    /// # async fn f(keys: quorate::Keys) -> Result<(), quorate::Error> {
+    /// let is_first = keys.set_all([("name", "ann"), ("city", "Bern")]).if_missing().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn set_all<K: IntoBytes, V: IntoBytes>(&self, strings: impl IntoIterator<Item = (K, V)>) -> Put<bool> {
+        let strings = strings.into_iter().map(|(key, value)| (key.into_bytes(), value.into_bytes()));
+        Put::strings(self.clone(), strings.collect())
+    }
+
+    /// Returns a string, and lets its key expire (GETEX). A time that has come removes the key.
+    pub fn get_and_expire(&self, key: impl IntoBytes, when: impl Into<When>) -> KeysCall<Option<Bytes>> {
+        let (at, relative) = when.into().nanos();
+        self.run(StringCommand::GetExpire { key: key.into_bytes(), at: Some(at), relative })
+    }
+
+    /// Returns a string, and lets its key no longer expire.
+    pub fn get_and_persist(&self, key: impl IntoBytes) -> KeysCall<Option<Bytes>> {
+        self.run(StringCommand::GetExpire { key: key.into_bytes(), at: None, relative: false })
+    }
+
+    /// Removes a key and returns its string (GETDEL).
     pub fn take(&self, key: impl IntoBytes) -> KeysCall<Option<Bytes>> {
         self.run(StringCommand::Take { key: key.into_bytes() })
     }
