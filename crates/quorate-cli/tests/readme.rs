@@ -152,15 +152,23 @@ fn the_curl_commands_of_the_http_page_work() {
     symlink(dev.dir.path(), here.path().join("quorate-data")).unwrap();
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/http.md");
     let text = std::fs::read_to_string(page).unwrap();
-    let block = text.split("```sh\n").find(|block| block.starts_with("url=")).unwrap();
-    let script = block.split("```").next().unwrap();
-    let output = Command::new("sh").args(["-ec", script]).current_dir(here.path()).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{said}\n{output:?}");
+    let mut blocks = text.split("```sh\n").filter(|block| block.starts_with("url="));
+    let mut run = || {
+        let script = blocks.next().unwrap().split("```").next().unwrap();
+        let output = Command::new("sh").args(["-ec", script]).current_dir(here.path()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{said}\n{output:?}");
+        said
+    };
+    let said = run();
     // The INSERT was sent twice and done once.
     assert!(said.contains(r#""values":[[1]]"#), "{said}");
     assert!(said.contains(r#"{"moons":2,"name":"Mars"}"#) || said.contains(r#"{"name":"Mars","moons":2}"#), "{said}");
     assert!(said.contains(r#""value":"42""#) && said.ends_with("{\"ready\":true}\n"), "{said}");
+    // About keys.
+    let said = run();
+    assert!(said.starts_with("hello1{\"type\":\"hash\"") && said.contains("\"results\":[2.5,1]"), "{said}");
+    assert!(said.contains("\"key\":\"user:7\""), "{said}");
 }
 
 #[test]

@@ -59,6 +59,8 @@ pub(crate) fn of(failure: &Failure) -> &'static str {
         FailureKind::Conflict => "SQLITE_BUSY",
         FailureKind::Aborted => "TRANSACTION_ABORTED",
         FailureKind::KeyReused => "KEY_REUSED",
+        FailureKind::WrongType => "WRONG_TYPE",
+        FailureKind::InvalidValue => "INVALID_VALUE",
         _ => "SQLITE_ERROR",
     }
 }

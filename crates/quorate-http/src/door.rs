@@ -10,7 +10,7 @@ use futures_util::FutureExt as _;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::Body;
 use hyper::header::{HOST, ORIGIN};
-use hyper::{HeaderMap, StatusCode};
+use hyper::{HeaderMap, Method, StatusCode};
 use quorate::users::{Credentials, UserRole};
 use quorate::{Error, Level, Sql};
 use quorate_env::{Env, timeout};
@@ -19,6 +19,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use crate::error::Problem;
 use crate::events;
 use crate::hrana::{self, Streams, socket};
+use crate::keys;
 use crate::login::{Caller, credentials};
 use crate::message::{ACKNOWLEDGE, Answer, Content, IDEMPOTENCY_KEY, Request, answer, level_of, refusal};
 use crate::openapi::OPENAPI;
@@ -59,9 +60,10 @@ enum Endpoint {
     Events,
     OpenApi,
     Rqlite(rqlite::Endpoint),
+    Keys(keys::Endpoint),
 }
 
-/// The paths of all endpoints but those of rqlite.
+/// The paths of all endpoints but those of rqlite and of keys.
 const PATHS: [(&str, Endpoint); 10] = [
     ("/", Endpoint::HranaVersion),
     ("/v2", Endpoint::HranaVersion),
@@ -78,7 +80,8 @@ const PATHS: [(&str, Endpoint); 10] = [
 impl Endpoint {
     fn of(path: &str) -> Option<Self> {
         let own = PATHS.iter().find(|(own, _)| *own == path).map(|(_, endpoint)| *endpoint);
-        own.or_else(|| rqlite::Endpoint::of(path).map(Self::Rqlite))
+        let rqlite = || rqlite::Endpoint::of(path).map(Self::Rqlite);
+        own.or_else(rqlite).or_else(|| keys::Endpoint::of(path).map(Self::Keys))
     }
 
     /// Returns the methods that it allows, as the header `Allow` lists them.
@@ -88,17 +91,19 @@ impl Endpoint {
             Self::Pipeline | Self::Cursor | Self::Execute1 | Self::Batch1 => "POST",
             Self::Events => "GET, POST",
             Self::Rqlite(endpoint) => endpoint.methods(),
+            Self::Keys(endpoint) => endpoint.methods(),
         }
     }
 
     /// Returns the role that a user needs; `None` if everyone may use it. The statements of a request may need more,
     /// which its handle checks ([`Sql::with_role`]).
-    fn role(self) -> Option<UserRole> {
+    fn role(self, method: &Method) -> Option<UserRole> {
         match self {
             Self::HranaVersion | Self::OpenApi => None,
             Self::Pipeline | Self::Cursor | Self::Execute1 | Self::Batch1 => Some(UserRole::Read),
             Self::Events => Some(UserRole::Read),
             Self::Rqlite(endpoint) => endpoint.role(),
+            Self::Keys(_) => Some(keys::Endpoint::role(method)),
         }
     }
 }
@@ -183,7 +188,7 @@ impl Doors {
             return Err(Problem::Method(allowed));
         }
         self.check_origin(&request.headers)?;
-        let Some(role) = endpoint.role() else { return Ok((endpoint, Caller::anyone())) };
+        let Some(role) = endpoint.role(&request.method) else { return Ok((endpoint, Caller::anyone())) };
         let caller = Caller::of(self.0.options.users.as_ref(), &request.headers, from, role).await?;
         Ok((endpoint, self.let_in(caller)?))
     }
@@ -264,6 +269,7 @@ impl Doors {
             Endpoint::Events => events::serve(work, request).await,
             Endpoint::OpenApi => Ok(answer(StatusCode::OK, Content::Json, OPENAPI)),
             Endpoint::Rqlite(endpoint) => rqlite::serve(self, work, endpoint, request).await,
+            Endpoint::Keys(endpoint) => keys::serve(work, endpoint, level, self.0.env.unix_nanos(), request).await,
         }
     }
 
@@ -326,6 +332,7 @@ mod tests {
         let described: serde_json::Value = serde_json::from_str(OPENAPI).unwrap();
         let described: BTreeSet<&str> = described["paths"].as_object().unwrap().keys().map(String::as_str).collect();
         let served = PATHS.iter().map(|(path, _)| *path).chain(rqlite::PATHS.iter().map(|(path, _)| *path));
+        let served = served.chain(keys::PATHS);
         assert_eq!(described, served.collect());
     }
 }

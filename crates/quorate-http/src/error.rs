@@ -4,6 +4,7 @@
 //! that is not known has the code `OUTCOME_UNKNOWN` and never one of those.
 
 use hyper::StatusCode;
+use quorate::keys::Version;
 use quorate::users::Denied;
 use quorate::{Error, Failure, FailureKind};
 use quorate_env::Cause;
@@ -64,6 +65,12 @@ pub(crate) enum Problem {
          rows could also remove rows that refer to them; run it without that PRAGMA if this is wanted"
     )]
     ForeignKeysOff,
+    /// The key, or the field, is missing.
+    #[error("the key, or the field, does not exist")]
+    NoKey,
+    /// The key, or the field, has another version than the request depends on; none if it is missing.
+    #[error("a precondition does not hold; read the present state, and decide again")]
+    Precondition(Option<Version>),
     /// A request of a web page that is not allowed.
     #[error("web pages of {0} may not use this server; allow their origin in its options")]
     Origin(String),
@@ -114,6 +121,8 @@ impl Problem {
             Self::NotOffered(_) => "NOT_OFFERED",
             Self::ReadOnly => "SQLITE_READONLY",
             Self::ForeignKeysOff => "FOREIGN_KEYS_ENFORCED",
+            Self::NoKey => "KEY_NOT_FOUND",
+            Self::Precondition(_) => "PRECONDITION_FAILED",
             Self::Origin(_) => "ORIGIN_REFUSED",
             Self::BodyTooLarge(_) => "BODY_TOO_LARGE",
             Self::Denied(Denied::Forbidden { .. }) | Self::Open => "FORBIDDEN",
@@ -150,7 +159,8 @@ impl Problem {
             Self::Denied(Denied::Busy | Denied::NotYet | Denied::Closed) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Denied(_) => StatusCode::UNAUTHORIZED,
             Self::BodyTooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::NotFound => StatusCode::NOT_FOUND,
+            Self::Precondition(_) => StatusCode::PRECONDITION_FAILED,
+            Self::NotFound | Self::NoKey => StatusCode::NOT_FOUND,
             Self::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
         }
     }
@@ -204,7 +214,11 @@ fn status_of(error: &Error) -> StatusCode {
         // Not 503, which clients retry: the write may have taken effect, or has.
         Error::Unknown(_) | Error::NotArchived { .. } => StatusCode::INTERNAL_SERVER_ERROR,
         Error::Forbidden(_) => StatusCode::FORBIDDEN,
-        Error::Failed(failure) if failure.kind == FailureKind::KeyReused => StatusCode::UNPROCESSABLE_ENTITY,
+        Error::Failed(failure) => match failure.kind {
+            FailureKind::KeyReused | FailureKind::InvalidValue => StatusCode::UNPROCESSABLE_ENTITY,
+            FailureKind::WrongType => StatusCode::CONFLICT,
+            _ => StatusCode::BAD_REQUEST,
+        },
         _ => StatusCode::BAD_REQUEST,
     }
 }

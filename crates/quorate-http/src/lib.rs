@@ -1,4 +1,4 @@
-//! SQL over HTTP: a database of Quorate for the clients of libSQL and of rqlite, and for any HTTP client
+//! SQL and keys over HTTP: a database of Quorate for the clients of libSQL and of rqlite, and for any HTTP client
 //! (`docs/http.md`).
 //!
 //! [`serve`](serve()) opens a port inside of a program. [`Doors`] answers single requests, for programs that have an
@@ -38,6 +38,7 @@ mod events;
 pub mod fuzzing;
 mod hrana;
 mod json;
+mod keys;
 pub mod login;
 mod message;
 mod openapi;
@@ -49,6 +50,6 @@ mod work;
 
 pub use cluster::{Cluster, MemberView, View};
 pub use door::{BODY_TIME_MAX, Doors};
-pub use message::{Answer, AnswerBody, Request, whole};
+pub use message::{Answer, AnswerBody, Request, duration, whole};
 pub use options::Options;
 pub use port::{Port, ServeError, serve};

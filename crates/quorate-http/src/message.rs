@@ -7,7 +7,8 @@ use bytes::Bytes;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{Either, Full};
 use hyper::header::{
-    ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER, SEC_WEBSOCKET_VERSION, UPGRADE, WWW_AUTHENTICATE,
+    ALLOW, CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue, RETRY_AFTER, SEC_WEBSOCKET_VERSION, UPGRADE,
+    WWW_AUTHENTICATE,
 };
 use hyper::{HeaderMap, Method, Response, StatusCode};
 use quorate::types::{Epoch, GroupId};
@@ -16,6 +17,7 @@ use quorate::{Error, Level, Position};
 use serde_json::json;
 
 use crate::error::Problem;
+use crate::keys::tag;
 use crate::options::IDEMPOTENCY_KEY_BYTES_MAX;
 
 /// The header that names the level of the reads of a request.
@@ -57,6 +59,8 @@ pub(crate) enum Content {
     Json,
     Lines,
     Text,
+    /// Bytes of any kind.
+    Octets,
     /// A file of SQLite.
     Database,
     /// Server-Sent Events.
@@ -79,6 +83,7 @@ pub(crate) fn answer_with(status: StatusCode, content: Content, body: AnswerBody
         Content::Json => "application/json",
         Content::Lines => "application/x-ndjson",
         Content::Text => "text/plain; charset=utf-8",
+        Content::Octets => "application/octet-stream",
         Content::Database => "application/vnd.sqlite3",
         Content::Events => "text/event-stream",
     };
@@ -113,6 +118,9 @@ pub(crate) fn refusal(problem: &Problem) -> Answer {
         }
         Problem::Method(allowed) => {
             headers.insert(ALLOW, HeaderValue::from_static(allowed));
+        }
+        Problem::Precondition(Some(version)) => {
+            headers.insert(ETAG, tag(*version));
         }
         _ => {}
     }
@@ -157,11 +165,17 @@ impl Request {
         key.map(|key| Some(key.to_owned())).ok_or_else(help)
     }
 
-    /// Returns the values of the query by name, decoded. A name without `=` has an empty value.
+    /// Returns the values of the query by name, decoded. A name without `=` has an empty value. Bytes that are not
+    /// UTF-8 are replaced.
     pub(crate) fn parameters(&self) -> impl Iterator<Item = (String, String)> + '_ {
+        self.byte_parameters().map(|(name, value)| (name, String::from_utf8_lossy(&value).into_owned()))
+    }
+
+    /// Does so with the bytes of the values as they are.
+    pub(crate) fn byte_parameters(&self) -> impl Iterator<Item = (String, Vec<u8>)> + '_ {
         self.query.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            (unescaped(name), unescaped(value))
+            (String::from_utf8_lossy(&unescaped(name)).into_owned(), unescaped(value))
         })
     }
 }
@@ -192,7 +206,7 @@ fn position(text: &str) -> Option<Position> {
 }
 
 /// Reads a time such as `5s`, `1.5s`, `300ms` or `1m30s`, as programs in Go write them; a number alone means seconds.
-pub(crate) fn duration(text: &str) -> Option<Duration> {
+pub fn duration(text: &str) -> Option<Duration> {
     const UNITS: [(&str, f64); 7] =
         [("ns", 1e-9), ("us", 1e-6), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
     let mut rest = text.trim();
@@ -212,8 +226,8 @@ pub(crate) fn duration(text: &str) -> Option<Duration> {
     Some(total).filter(|_| !text.trim().is_empty())
 }
 
-/// Decodes `+` and `%20` of a query. Bytes that are not UTF-8 are replaced.
-fn unescaped(text: &str) -> String {
+/// Decodes `+` and `%20` of a query.
+fn unescaped(text: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, tail @ ..] = rest {
@@ -226,7 +240,7 @@ fn unescaped(text: &str) -> String {
         bytes.push(byte);
         rest = rest.get(taken..).unwrap_or_default();
     }
-    String::from_utf8_lossy(&bytes).into_owned()
+    bytes
 }
 
 /// Reads the level and the query of a request, for fuzzing; returns the number of values in the query.

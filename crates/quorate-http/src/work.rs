@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate::events::EventId;
-use quorate::sql::{BatchResult, StatementResult};
+use quorate::keys::Replies;
+use quorate::sql::{BatchResult, BatchStep, StatementResult};
 use quorate::{Error, Params, Position, Rows, Snapshot, Sql, Transaction, Value};
 
 use crate::error::Problem;
@@ -171,6 +172,13 @@ impl Work {
         let (id, position) = self.writer().events().notify(channel, payload).with_position().await?;
         self.wrote(position);
         Ok((id, position))
+    }
+
+    /// Runs commands on keys as one entry: all of them take effect, or none.
+    pub(crate) async fn change(&mut self, steps: impl IntoIterator<Item = BatchStep>) -> Result<Replies, Error> {
+        let BatchResult { replies, position, .. } = self.writer().batch(steps).await?;
+        self.wrote(position);
+        Ok(replies)
     }
 
     /// Runs statements that write, each by itself, as one entry.

@@ -167,8 +167,8 @@ impl Schema for ServerConfig {
             .example("\"127.0.0.1:8001\""),
             Key::new(
                 "http.sql",
-                "Whether the HTTP port serves SQL too. On an address that other machines can reach, it needs TLS, and \
-                 lets in nobody until the cluster has users.",
+                "Whether the HTTP port serves SQL and keys too. On an address that other machines can reach, it needs \
+                 TLS, and lets in nobody until the cluster has users.",
                 |server: &mut Self, given| given.flag().map(|is_on| server.http_sql = is_on),
                 |server| server.http_sql.into(),
             ),

@@ -62,8 +62,8 @@ mod when;
 
 pub use quorate_model::keys::{
     AddOptions, Aggregate, BitAction, BitCommand, BitInteger, BitOperation, BitRange, BitStep, BitUnit, Change,
-    Compare, Condition, ElementCommand, End, Expiry, ExpiryCondition, HashCommand, KeyCommand, KeyEntry, KeyInfo,
-    KeysCommand, KeysReply, Kind, ListCommand, Order, Overflow, Page, Range, SetCommand, SetOperation,
+    Collection, Compare, Condition, ElementCommand, End, Expiry, ExpiryCondition, HashCommand, KeyCommand, KeyEntry,
+    KeyInfo, KeysCommand, KeysReply, Kind, ListCommand, Order, Overflow, Page, Range, SetCommand, SetOperation,
     SortedSetCommand, Space, SpaceCommand, Span, StringCommand, Version, Which, limits,
 };
 

@@ -1,0 +1,88 @@
+//! Plain HTTP for keys: a key, or a field of a hash, is a resource, and its version is its entity tag.
+//!
+//! # Invariants
+//!
+//! - A request that writes is one entry of the log, with its conditions. So of two that depend on the same version, at
+//!   most one is done.
+//! - An answer never shows an older state than its entity tag.
+//! - What is not understood is refused: a parameter, a condition, an unreadable escape in a path.
+
+mod asked;
+mod bytes;
+mod commands;
+mod conditions;
+mod encode;
+mod listing;
+mod ranges;
+mod read;
+mod target;
+mod write;
+
+pub(crate) use conditions::tag;
+
+use hyper::Method;
+use quorate::Level;
+use quorate::users::UserRole;
+
+use crate::error::Problem;
+use crate::message::{Answer, Request};
+use crate::work::Work;
+use asked::Asked;
+
+/// The path of all keys.
+const ALL: &str = "/keys";
+
+/// What the path of a key starts with. The rest is the key, percent-encoded; it may contain slashes as they are.
+const ONE: &str = "/keys/";
+
+/// The paths, as they are described.
+#[cfg(test)]
+pub(crate) const PATHS: [&str; 2] = ["/keys", "/keys/{key}"];
+
+/// An endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Endpoint {
+    /// All keys of a space.
+    All,
+    /// One key.
+    One,
+}
+
+impl Endpoint {
+    pub(crate) fn of(path: &str) -> Option<Self> {
+        match path {
+            ALL => Some(Self::All),
+            path => path.starts_with(ONE).then_some(Self::One),
+        }
+    }
+
+    /// Returns the role that a user needs.
+    pub(crate) fn role(method: &Method) -> UserRole {
+        if *method == Method::GET || *method == Method::HEAD { UserRole::Read } else { UserRole::Write }
+    }
+
+    pub(crate) fn methods(self) -> &'static str {
+        match self {
+            Self::All => "GET, HEAD, POST",
+            Self::One => "GET, HEAD, PUT, DELETE, POST",
+        }
+    }
+}
+
+/// Answers a request, whose reads have this level.
+pub(crate) async fn serve(
+    mut work: Work,
+    endpoint: Endpoint,
+    level: Level,
+    now: u64,
+    request: &Request,
+) -> Result<Answer, Problem> {
+    let asked = Asked::of(request, now)?;
+    let reads = request.method == Method::GET || request.method == Method::HEAD;
+    match endpoint {
+        Endpoint::All if reads => listing::list(&work, &asked).await,
+        Endpoint::All => commands::run(&mut work, &asked, &request.body).await,
+        Endpoint::One if reads => read::get(&work, &asked, level).await,
+        Endpoint::One => write::change(&mut work, &asked, request).await,
+    }
+}
