@@ -269,7 +269,7 @@ impl Doors {
             Endpoint::Events => events::serve(work, request).await,
             Endpoint::OpenApi => Ok(answer(StatusCode::OK, Content::Json, OPENAPI)),
             Endpoint::Rqlite(endpoint) => rqlite::serve(self, work, endpoint, request).await,
-            Endpoint::Keys(endpoint) => keys::serve(work, endpoint, level, self.0.env.unix_nanos(), request).await,
+            Endpoint::Keys(endpoint) => keys::serve(work, endpoint, level, request).await,
         }
     }
 

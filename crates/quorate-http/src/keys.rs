@@ -74,10 +74,9 @@ pub(crate) async fn serve(
     mut work: Work,
     endpoint: Endpoint,
     level: Level,
-    now: u64,
     request: &Request,
 ) -> Result<Answer, Problem> {
-    let asked = Asked::of(request, now)?;
+    let asked = Asked::of(request)?;
     let reads = request.method == Method::GET || request.method == Method::HEAD;
     match endpoint {
         Endpoint::All if reads => listing::list(&work, &asked).await,

@@ -10,7 +10,7 @@ use quorate::keys::{Expiry, Kind, Space};
 use super::bytes::{decoded, encoded};
 use super::{ONE, encode};
 use crate::error::Problem;
-use crate::message::{IDEMPOTENCY_KEY, Request, duration};
+use crate::message::{Request, duration};
 
 /// The rows of a page, unless the request asks for another number.
 const PAGE_ROWS: u64 = 1_000;
@@ -20,20 +20,18 @@ pub(super) struct Asked<'a> {
     /// The path, without the query.
     pub(super) path: &'a str,
     pub(super) headers: &'a HeaderMap,
-    /// The time, in nanoseconds since 1970.
-    now: u64,
     parameters: Vec<(String, Bytes)>,
 }
 
 impl<'a> Asked<'a> {
-    pub(super) fn of(request: &'a Request, now: u64) -> Result<Self, Problem> {
+    pub(super) fn of(request: &'a Request) -> Result<Self, Problem> {
         let parameters: Vec<_> = request.byte_parameters().map(|(name, value)| (name, value.into())).collect();
         let mut names: Vec<&str> = parameters.iter().map(|(name, _)| name.as_str()).collect();
         names.sort_unstable();
         if let Some([twice, _]) = names.array_windows().find(|[a, b]| a == b) {
             return Err(Problem::malformed(format!("the parameter '{twice}' is given twice")));
         }
-        Ok(Self { path: &request.path, headers: &request.headers, now, parameters })
+        Ok(Self { path: &request.path, headers: &request.headers, parameters })
     }
 
     /// Returns the key that the path names.
@@ -113,14 +111,10 @@ impl<'a> Asked<'a> {
         match (ttl, expires, is_kept) {
             (None, None, false) => Ok(Expiry::Never),
             (None, None, true) => Ok(Expiry::Keep),
-            (Some(_), None, false) if self.headers.contains_key(IDEMPOTENCY_KEY) => Err(Problem::NotOffered(
-                "a request with Idempotency-Key must be the same when it is sent again, and a 'ttl' counts from now: \
-                 give the time, 'expires'",
-            )),
             (Some(ttl), None, false) => {
                 let time = duration(ttl).filter(|time| !time.is_zero());
                 let time = time.ok_or_else(|| Problem::malformed("'ttl' is a time above 0, such as 5m or 1.5s"))?;
-                Ok(Expiry::At(self.now.saturating_add(nanos(time)).min(TIME_MAX)))
+                Ok(Expiry::In(nanos(time).min(TIME_MAX)))
             }
             (None, Some(at), false) => {
                 let help = || Problem::malformed("'expires' is a number of seconds since 1970");

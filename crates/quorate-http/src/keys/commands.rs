@@ -117,11 +117,20 @@ fn version(text: &str) -> Result<Version, Problem> {
     text.parse().map(Version).map_err(|_| Problem::malformed("a version is a string of decimal digits"))
 }
 
-/// Returns the time of an expiry, which must be given.
-fn time(asked: &Asked<'_>, ttl: Option<&str>, expires: Option<f64>) -> Result<u64, Problem> {
-    match asked.expiry_of(ttl, expires, false)? {
-        Expiry::At(at) => Ok(at),
-        Expiry::Never | Expiry::Keep => Err(Problem::malformed("'expire' needs 'ttl' or 'expires'")),
+/// Returns the time of an expiry, which must be given, and whether it counts from the entry.
+fn time(asked: &Asked<'_>, ttl: Option<&str>, expires: Option<f64>) -> Result<(Option<u64>, bool), Problem> {
+    match parts(asked.expiry_of(ttl, expires, false)?) {
+        (None, _) => Err(Problem::malformed("'expire' needs 'ttl' or 'expires'")),
+        time => Ok(time),
+    }
+}
+
+/// Returns the time of an expiry, if it has one, and whether it counts from the entry.
+pub(super) fn parts(expiry: Expiry) -> (Option<u64>, bool) {
+    match expiry {
+        Expiry::At(at) => (Some(at), false),
+        Expiry::In(nanos) => (Some(nanos), true),
+        Expiry::Never | Expiry::Keep => (None, false),
     }
 }
 

@@ -79,14 +79,14 @@ impl Target {
         }
     }
 
-    /// Sets its expiry, or removes it.
-    pub(super) fn expire(&self, at: Option<u64>, condition: ExpiryCondition) -> KeysCall<KeysReply> {
+    /// Sets its expiry, which may count from the entry, or removes it.
+    pub(super) fn expire(&self, (at, relative): (Option<u64>, bool), condition: ExpiryCondition) -> KeysCall<KeysReply> {
         let key = self.key();
         match &self.field {
-            None => self.call(KeyCommand::Expire { key, at, condition }),
+            None => self.call(KeyCommand::Expire { key, at, condition, relative }),
             Some(field) => {
                 let fields = vec![field.clone()];
-                self.call(ElementCommand::Expire { of: Collection::Hash, key, fields, at, condition })
+                self.call(ElementCommand::Expire { of: Collection::Hash, key, fields, at, condition, relative })
             }
         }
     }

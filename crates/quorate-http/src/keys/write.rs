@@ -3,11 +3,12 @@
 use hyper::header::{CACHE_CONTROL, HeaderValue};
 use hyper::{Method, Response, StatusCode};
 use quorate::keys::limits::VALUE_BYTES_MAX;
-use quorate::keys::{Condition, Expiry, ExpiryCondition, KeysReply, StringCommand};
+use quorate::keys::{Condition, ExpiryCondition, KeysReply, StringCommand};
 use quorate::sql::BatchStep;
 use quorate::steps;
 
 use super::asked::Asked;
+use super::commands::parts;
 use super::conditions::{none, of_write};
 use super::read::with_info;
 use super::target::{Target, described, is_done};
@@ -73,10 +74,7 @@ async fn delete(work: &mut Work, asked: &Asked<'_>, target: &Target) -> Result<A
 async fn post(work: &mut Work, asked: &Asked<'_>, target: &Target, request: &Request) -> Result<Answer, Problem> {
     none(asked.headers)?;
     asked.only(&["space", "field", "increment", "append", "ttl", "expires", "persist"])?;
-    let at = match asked.expiry()? {
-        Expiry::At(at) => Some(at),
-        Expiry::Never | Expiry::Keep => None,
-    };
+    let (at, relative) = parts(asked.expiry()?);
     let added = match (asked.bytes("increment"), asked.flag("append")?, asked.flag("persist")?) {
         (Some(by), false, false) => target.increment(by),
         (None, true, false) if target.field().is_some() => {
@@ -86,7 +84,9 @@ async fn post(work: &mut Work, asked: &Asked<'_>, target: &Target, request: &Req
             let (key, value) = (target.key(), value(request)?);
             target.keys().run(StringCommand::Append { key, value })
         }
-        (None, false, persists) if persists != at.is_some() => return expire(work, target, at).await,
+        (None, false, persists) if persists != at.is_some() => {
+            return expire(work, target, (at, relative)).await;
+        }
         _ => {
             let help = "POST of a key has one of the parameters 'increment', 'append' and 'persist', or sets an \
                         expiry by 'ttl' or 'expires'; 'ttl' and 'expires' can go with the first two";
@@ -94,7 +94,7 @@ async fn post(work: &mut Work, asked: &Asked<'_>, target: &Target, request: &Req
         }
     };
     let mut steps: Vec<BatchStep> = vec![added.into()];
-    steps.extend(at.map(|at| target.expire(Some(at), ExpiryCondition::Missing).into()));
+    steps.extend(at.map(|at| target.expire((Some(at), relative), ExpiryCondition::Missing).into()));
     steps.push(target.describe().into());
     let last = steps.len().saturating_sub(1);
     let replies = work.change(steps).await?;
@@ -112,8 +112,8 @@ async fn post(work: &mut Work, asked: &Asked<'_>, target: &Target, request: &Req
 }
 
 /// Sets an expiry, or removes it.
-async fn expire(work: &mut Work, target: &Target, at: Option<u64>) -> Result<Answer, Problem> {
-    let expire = target.expire(at, ExpiryCondition::Always);
+async fn expire(work: &mut Work, target: &Target, time: (Option<u64>, bool)) -> Result<Answer, Problem> {
+    let expire = target.expire(time, ExpiryCondition::Always);
     let replies = work.change(steps![target.describe(), expire, target.describe()]).await?;
     if described(replies.get(0)).is_none() {
         return Err(Problem::NoKey);

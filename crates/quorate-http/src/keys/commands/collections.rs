@@ -90,9 +90,9 @@ impl Hash {
                 None => HashCommand::AddFloat { key: key.0, field: field.0, by: by.to_string().into() }.into(),
             },
             Self::Expire { key, fields, ttl, expires } => {
-                let at = Some(time(asked, ttl.as_deref(), expires)?);
+                let (at, relative) = time(asked, ttl.as_deref(), expires)?;
                 let condition = ExpiryCondition::Always;
-                ElementCommand::Expire { of, key: key.0, fields: all(fields), at, condition }.into()
+                ElementCommand::Expire { of, key: key.0, fields: all(fields), at, condition, relative }.into()
             }
         })
     }

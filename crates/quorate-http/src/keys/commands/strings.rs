@@ -93,10 +93,10 @@ impl Key {
                 KeyCommand::Expect { key: key.0, version: known.as_deref().map(version).transpose()? }
             }
             Self::Expire { key, ttl, expires } => {
-                let at = Some(time(asked, ttl.as_deref(), expires)?);
-                KeyCommand::Expire { key: key.0, at, condition }
+                let (at, relative) = time(asked, ttl.as_deref(), expires)?;
+                KeyCommand::Expire { key: key.0, at, condition, relative }
             }
-            Self::Persist { key } => KeyCommand::Expire { key: key.0, at: None, condition },
+            Self::Persist { key } => KeyCommand::Expire { key: key.0, at: None, condition, relative: false },
             Self::Rename { key, to, replace } => KeyCommand::Rename { key: key.0, to_space, to: to.0, replace },
             Self::Copy { key, to, replace } => KeyCommand::Copy { key: key.0, to_space, to: to.0, replace },
         };
