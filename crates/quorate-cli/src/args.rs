@@ -10,6 +10,7 @@ use crate::dev::DevArgs;
 use crate::doctor::DoctorArgs;
 use crate::import::ImportArgs;
 use crate::init::InitArgs;
+use crate::keys::KeysArgs;
 use crate::members::MembersArgs;
 use crate::migrate::MigrateArgs;
 use crate::proxy::ProxyArgs;
@@ -40,6 +41,8 @@ pub enum Command {
     Dev(DevArgs),
     /// Run SQL, or open a prompt if no SQL is given
     Sql(SqlArgs),
+    /// Read and change keys: ls, get, set, del, ttl
+    Keys(KeysArgs),
     /// Load a CSV, TSV, NDJSON or SQLite file into a table; after an interruption, run it again to continue
     Import(ImportArgs),
     /// Run the pending migrations of a folder, each as one transaction

@@ -27,6 +27,7 @@ mod error;
 mod heap;
 mod import;
 mod init;
+mod keys;
 mod log;
 mod login;
 mod members;
@@ -66,6 +67,7 @@ async fn main() -> ExitCode {
     let outcome = match &Arguments::parse().command {
         Command::Dev(args) => dev::run(args).await,
         Command::Sql(args) => sql::run(args).await,
+        Command::Keys(args) => keys::run(args).await,
         Command::Import(args) => match import::run(args).await {
             Ok(code) => return code,
             Err(error) => Err(error),

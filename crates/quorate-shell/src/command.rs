@@ -29,6 +29,8 @@ pub enum Command {
         table: String,
     },
     Indexes(Option<String>),
+    /// The keys that start with this.
+    Keys(String),
     Level(Option<Level>),
     Mode(Option<Mode>),
     NullValue(Option<String>),
@@ -107,6 +109,8 @@ pub const COMMANDS: &[Spec] = &[
     spec(".help", "[COMMAND]", "this list, or more about one command", "", Takes::Command),
     spec(".import", "FILE TABLE", "load a file into a table", "", Takes::FileAndTable),
     spec(".indexes", "[TABLE]", "the indexes, or those of one table", "TABLE may be a LIKE pattern.", Takes::Tables),
+    spec(".keys", "[PREFIX]", "the keys, or those that start with PREFIX",
+        "They are those of space 0. quorate keys reads and changes them, in any space.", Takes::Nothing),
     spec(".level", "local|linearizable", "the guarantee of reads",
         "local: what the node that answers has applied.\nlinearizable: everything that was acknowledged before.",
         Takes::Level),
@@ -205,6 +209,7 @@ fn command(spec: &'static Spec, rest: &str) -> Result<Command, String> {
             Command::Import { file, table: needed(words.get(1).cloned())? }
         }
         ".indexes" => Command::Indexes(one()?),
+        ".keys" => Command::Keys(one()?.unwrap_or_default()),
         ".level" => Command::Level(one()?.map(|word| level(&word)).transpose()?),
         ".mode" => Command::Mode((!words.is_empty()).then(|| Mode::parse(&words.join(" "))).transpose()?),
         ".nullvalue" => Command::NullValue(one()?),

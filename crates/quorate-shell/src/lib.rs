@@ -43,6 +43,7 @@ pub mod format;
 pub mod fuzzing;
 mod hint;
 mod import;
+pub mod keys;
 mod keywords;
 mod kind;
 mod live;

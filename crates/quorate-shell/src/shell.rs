@@ -16,6 +16,7 @@ use crate::command::{self, Command};
 use crate::error::{Error, Result};
 use crate::format::{Mode, Style, plural};
 use crate::import;
+use crate::keys::Action;
 use crate::live::LiveTransaction;
 use crate::output::Output;
 use crate::parameters::Parameters;
@@ -211,6 +212,10 @@ impl Shell {
             Command::Print(text) => self.output.write(&format!("{text}\n"))?,
             Command::Once(file) => self.output.send_once_to(&file)?,
             Command::Indexes(table) => self.indexes(table.as_deref()).await?,
+            Command::Keys(prefix) => {
+                let list = Action::List { prefix: prefix.into(), kind: None };
+                self.keys(0, list).await?;
+            }
             Command::Schema(table) => self.schema(table.as_deref()).await?,
             Command::Status => {
                 let status = self.status.as_ref().ok_or_else(|| Error::new(".status is not available here"))?;

@@ -4,7 +4,7 @@
 //! Invariant: a command that exceeds a limit fails alone; it never reaches the cluster.
 
 use quorate_model::keys::{KeysReply, SpaceCommand};
-use quorate_model::{Command, CommandResult, Failure, Mode};
+use quorate_model::{Command, CommandResult, Failure, Mode, Proposal};
 
 use super::{KeyCommand, Keys, KeysCall, other_answer};
 use crate::error::Error;
@@ -36,7 +36,8 @@ impl Keys {
                 command: KeyCommand::Exists { keys: Vec::new() }.into(),
             }));
         }
-        let written = self.sql.write_all(Mode::Pipeline, premises, good).await?;
+        let proposal = Proposal::new(None, good).with_read_checks(premises);
+        let written = self.sql.propose(Proposal { mode: Mode::Pipeline, ..proposal }).await?;
         let mut results = written.reply.results.into_iter();
         let answers = checked.into_iter().map(|checked| match checked.map(|()| results.next()) {
             Err(failure) | Ok(Some(CommandResult::Failed(failure))) => Ok(Err(failure)),
