@@ -12,11 +12,11 @@
 use std::convert::Infallible;
 use std::future::pending;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use futures_util::FutureExt as _;
 use quorate::users::{Credentials, Denied, Identity, UserRole, Users};
-use quorate::{Events, Node, TlsConfig};
+use quorate::{Events, Node, Observer, TlsConfig};
 use quorate_env::net::BoxStream;
 use quorate_env::serving::{OpenError, Order, Port, PortOptions, Service};
 use quorate_env::{Env, lock, sleep};
@@ -112,6 +112,7 @@ pub async fn serve(
     let (channels, pump) = Channels::new(node.events());
     let shared = Shared {
         env: env.clone(),
+        observer: node.observer(),
         keys: node.keys().with_own_writes(),
         events: node.events(),
         channels,
@@ -163,6 +164,7 @@ fn secured(env: &Env, tls: Option<&TlsConfig>) -> Result<Env, RespError> {
 #[derive(Debug)]
 struct Shared {
     env: Env,
+    observer: Observer,
     keys: quorate::Keys,
     events: Events,
     channels: Channels,
@@ -178,6 +180,13 @@ struct Shared {
 }
 
 impl Shared {
+    /// Returns the time of the cluster in nanoseconds since 1970, by which keys expire; once the node has ended, that
+    /// of its clock.
+    fn now(&self) -> u64 {
+        let since_1970 = self.observer.cluster_time().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        since_1970.and_then(|time| u64::try_from(time.as_nanos()).ok()).unwrap_or_else(|| self.env.unix_nanos())
+    }
+
     /// Returns who shows this, or nothing, at an address.
     async fn identify(&self, shown: Option<&Credentials>, from: &str) -> Result<Identity, Denied> {
         let identity = self.users.check(shown, from).await?;

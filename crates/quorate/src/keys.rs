@@ -77,7 +77,7 @@ pub use self::many::Answers;
 pub use self::put::Put;
 pub use self::reply::{FromReply, Replies};
 pub use self::scan::{ElementScan, Scan};
-pub use self::sorted_sets::{InRange, SortedSet};
+pub use self::sorted_sets::{InRange, Popped, SortedSet};
 pub use self::when::When;
 
 /// A handle to the keys of one space: those of a node in this process ([`Node::keys`](crate::Node::keys)), or those of

@@ -28,7 +28,7 @@ impl<'a> Asked<'a> {
         let parameters: Vec<_> = request.byte_parameters().map(|(name, value)| (name, value.into())).collect();
         let mut names: Vec<&str> = parameters.iter().map(|(name, _)| name.as_str()).collect();
         names.sort_unstable();
-        if let Some([twice, _]) = names.array_windows().find(|[a, b]| a == b) {
+        if let Some((twice, _)) = names.iter().zip(names.iter().skip(1)).find(|(a, b)| a == b) {
             return Err(Problem::malformed(format!("the parameter '{twice}' is given twice")));
         }
         Ok(Self { path: &request.path, headers: &request.headers, parameters })

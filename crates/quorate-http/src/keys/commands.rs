@@ -95,8 +95,8 @@ impl Command {
             Self::String(command) => command.command(asked),
             Self::Hash(command) => command.command(asked),
             Self::Set(command) => command.command(asked),
-            Self::SortedSet(command) => Ok(command.command().into()),
-            Self::List(command) => Ok(command.command().into()),
+            Self::SortedSet(command) => Ok(command.command()),
+            Self::List(command) => Ok(command.command()),
         }
     }
 }

@@ -85,7 +85,7 @@ pub(super) fn none(headers: &HeaderMap) -> Result<(), Problem> {
 
 /// Returns whether the value of `If-Range` is the tag of a version.
 pub(super) fn is_tag_of(value: &HeaderValue, version: Option<Version>) -> bool {
-    let found = value.to_str().ok().and_then(|text| list(text)).filter(|tags| tags.len() == 1);
+    let found = value.to_str().ok().and_then(list).filter(|tags| tags.len() == 1);
     let strong = |tag: &Tag| !tag.is_weak && tag.version.is_some() && tag.version == version;
     found.is_some_and(|tags| tags.first().is_some_and(strong))
 }

@@ -113,13 +113,13 @@ impl ClientStore {
 
     /// Waits until one of the keys is there, or the time has come.
     async fn wait(&self, Wait { space, keys, until, .. }: Wait) -> Result<Answered, Why> {
-        let Shared { keys: handle, counts, env, .. } = &*self.shared;
+        let Shared { keys: handle, counts, .. } = &*self.shared;
         let _counted = counts.count_waiting();
         let exist = KeysCommand::Key(KeyCommand::Exists { keys: keys.clone() });
         let look = [SpaceCommand { space, command: exist }];
         let late = async {
             match until {
-                Some(until) => sleep(Duration::from_nanos(until.saturating_sub(env.unix_nanos()))).await,
+                Some(until) => sleep(Duration::from_nanos(until.saturating_sub(self.shared.now()))).await,
                 None => pending().await,
             }
         };
@@ -157,7 +157,7 @@ impl Store for ClientStore {
 
     fn moment(&self) -> Moment {
         let Shared { env, cursors, .. } = &*self.shared;
-        Moment { now: env.unix_nanos(), seed: env.rng().next_u64(), space: 0, cursors: Arc::clone(cursors) }
+        Moment { now: self.shared.now(), seed: env.rng().next_u64(), space: 0, cursors: Arc::clone(cursors) }
     }
 
     async fn begin_listening(&self) -> bool {

@@ -9,6 +9,9 @@ use super::call::as_call;
 use super::into_bytes::all;
 use super::{IntoBytes, Keys, KeysCall};
 
+/// The key of a sorted set, and members of it with their scores.
+pub type Popped = (Bytes, Vec<(Bytes, f64)>);
+
 /// The sorted set of a key: members in the order of their scores, and those of equal scores in that of their bytes. A
 /// score is a number, but not NaN. A sorted set without members does not exist.
 #[derive(Clone, Debug)]
@@ -208,7 +211,7 @@ impl Keys {
         keys: impl IntoIterator<Item = B>,
         count: u64,
         reverse: bool,
-    ) -> KeysCall<Option<(Bytes, Vec<(Bytes, f64)>)>> {
+    ) -> KeysCall<Option<Popped>> {
         self.run(SortedSetCommand::PopFirst { keys: all(keys), count, reverse })
     }
 }

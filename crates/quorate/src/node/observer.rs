@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use quorate_consensus::WriteTrace;
 use tokio::sync::watch;
@@ -37,6 +37,11 @@ impl Observer {
     /// still counts as reachable; `None` once the node has ended.
     pub fn status(&self) -> Option<(Status, Duration)> {
         self.look(|gateway| (gateway.status(), gateway.consensus.silence_max()))
+    }
+
+    /// Returns the [time of the cluster](crate::Node::cluster_time); `None` once the node has ended.
+    pub fn cluster_time(&self) -> Option<SystemTime> {
+        self.look(|gateway| UNIX_EPOCH + Duration::from_nanos(gateway.store.cluster_time()))
     }
 
     /// Returns the node's metrics; `None` once it has ended.

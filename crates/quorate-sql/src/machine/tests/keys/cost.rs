@@ -1,7 +1,7 @@
 //! What commands of pipelines cost, to be measured by hand:
 //! `cargo test --release -p quorate-sql -- --ignored --nocapture what_a_pipeline_costs`.
 
-use std::time::Instant;
+use quorate_env::Instant;
 
 use super::*;
 
