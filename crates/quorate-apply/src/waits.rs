@@ -84,8 +84,8 @@ impl Waits {
         Ok(Waiter { waits: self.clone(), topic, number, woken })
     }
 
-    /// Wakes one waiter for each touched topic, or all of those for events. The caller must have committed the entries, and made them visible to
-    /// readers.
+    /// Wakes one waiter for each touched topic, or all of those for events. The caller must have committed the entries,
+    /// and made them visible to readers.
     pub fn wake(&self, touched: &[(u64, Topic)]) {
         if touched.is_empty() {
             return;

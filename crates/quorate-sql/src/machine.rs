@@ -1,9 +1,10 @@
 //! The state machine of the stores in SQLite, as apply sees it: the write connection, and what keeps it deterministic.
 //!
 //! The parts of a [`Machine`](quorate_apply::Machine): transactions and scopes ([`engine`]), the tables of apply's
-//! records ([`records`]), and the commands of the stores ([`stores`]): those of SQL ([`statement`], [`bulk`]) and those
-//! of keys ([`keys`]) and of events ([`events`]). An entry runs in a SAVEPOINT. A plain statement that undoes itself needs none, and neither does
-//! a command of keys. Some failures end the whole transaction (`ON CONFLICT ROLLBACK`, an exceeded budget, and so on).
+//! records ([`records`]), and the commands of the stores ([`stores`]): those of SQL ([`statement`], [`bulk`]), those of
+//! keys ([`keys`]) and those of events ([`events`]). An entry runs in a SAVEPOINT. A plain statement that undoes itself
+//! needs none, and neither does a command of keys or of events. Some failures end the whole transaction (`ON CONFLICT
+//! ROLLBACK`, an exceeded budget, and so on).
 //!
 //! # Invariants
 //!

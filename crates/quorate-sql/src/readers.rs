@@ -164,8 +164,8 @@ impl Readers {
         self.aside(env, limits, move |reader, allowance| reader.keys(&commands, bytes_max, allowance)).await
     }
 
-    /// Answers a query for events, whose limits were checked: on the calling thread if it is short, otherwise on a thread
-    /// for blocking work. Dropping the future ends it.
+    /// Answers a query for events, whose limits were checked: on the calling thread if it is short, otherwise on a
+    /// thread for blocking work. Dropping the future ends it.
     pub async fn events(&self, env: &Env, query: &EventsQuery, limits: &ReadLimits) -> Result<EventsAnswer, ReadError> {
         if let Some(answer) = self.try_inline(limits, |reader, allowance| reader.events(query, allowance)) {
             return answer;

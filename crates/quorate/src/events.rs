@@ -51,8 +51,8 @@ pub use quorate_model::events::{Event, EventId, Filter, NotAnEventId, limits};
 
 pub use self::listener::{ListenError, Listener};
 
-/// A handle to the events: those of a node in this process ([`Node::events`](crate::Node::events)), or those of a remote
-/// cluster ([`Client::events`](crate::Client::events)). Cheap to clone.
+/// A handle to the events: those of a node in this process ([`Node::events`](crate::Node::events)), or those of a
+/// remote cluster ([`Client::events`](crate::Client::events)). Cheap to clone.
 ///
 /// It has the options of an [`Sql`] handle; the methods that change them are documented there.
 #[derive(Clone, Debug)]

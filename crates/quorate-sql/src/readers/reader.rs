@@ -35,10 +35,10 @@ use crate::validate::text;
 use crate::value::{Bound, owned};
 use crate::vfs::clock;
 
+mod stores;
+
 /// The applied index, as [`AppliedRow`](quorate_apply::AppliedRow) stores it.
 const APPLIED_INDEX: &str = "SELECT \"index\" FROM _quorate_applied WHERE id = 1";
-
-mod stores;
 
 pub(super) struct Reader {
     // Declared first, so that the connection closes before the generation is dropped.

@@ -1,7 +1,7 @@
 //! Listeners.
 //!
-//! A listener registers a waiter, then looks for events; if there are none, it waits until it is woken, and looks again.
-//! So it misses nothing. It also looks again after [`LOOK_EVERY`], because it may have looked at a node that was behind
+//! A listener registers a waiter, then looks for events; if there are none, it waits until it is woken, and looks
+//! again. So it misses nothing. It also looks again after [`LOOK_EVERY`], because it may have looked at a node that was behind
 //! the one at which it waits.
 
 use std::collections::VecDeque;
@@ -76,8 +76,8 @@ impl Listener {
         Self { events, filter, position, read, upto, more, woken }
     }
 
-    /// Adds the channels whose names match one of these patterns, as in Redis: `*`, `?`, `[a-c]`, `[^a]`, and `\` before
-    /// a character that stands for itself.
+    /// Adds the channels whose names match one of these patterns, as in Redis: `*`, `?`, `[a-c]`, `[^a]`, and `\`
+    /// before a character that stands for itself.
     #[must_use]
     pub fn patterns(mut self, patterns: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.filter.patterns.extend(patterns.into_iter().map(Into::into));
