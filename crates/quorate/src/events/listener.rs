@@ -1,8 +1,8 @@
 //! Listeners.
 //!
 //! A listener registers a waiter, then looks for events; if there are none, it waits until it is woken, and looks
-//! again. So it misses nothing. It also looks again after [`LOOK_EVERY`], because it may have looked at a node that was behind
-//! the one at which it waits.
+//! again. So it misses nothing. It also looks again after [`LOOK_EVERY`], because it may have looked at a node that was
+//! behind the one at which it waits.
 
 use std::collections::VecDeque;
 use std::time::Duration;
