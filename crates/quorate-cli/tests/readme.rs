@@ -28,7 +28,7 @@ for row in sqlite3.connect(sys.argv[1]).execute(sys.argv[2]):
 ";
 
 /// A `redis-cli` for machines without one: it sends a command, and prints the lines of the reply.
-const REDIS_CLI: &str = "#!/usr/bin/env python3
+const REDIS_CLI: &str = r"#!/usr/bin/env python3
 import socket, sys
 connection = socket.create_connection(('127.0.0.1', int(sys.argv[2])))
 words = [word.encode() for word in sys.argv[3:]]
