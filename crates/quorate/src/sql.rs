@@ -24,8 +24,6 @@ use crate::snapshot::Snapshot;
 use crate::submitter::{Acknowledge, Limits, ReadAnswer, ReadRequest, Submitter};
 use crate::transaction::Transaction;
 
-mod stores;
-
 pub use quorate_model::{Bulk, Column, PackedRows, Param, RowPacker, Statement, StatementResult};
 pub use quorate_sql::extensions::Aggregator;
 pub use quorate_sql::query::{FromRowOwned, FromValue, Mismatch, RowError, RowRef};

@@ -80,7 +80,11 @@ impl Target {
     }
 
     /// Sets its expiry, which may count from the entry, or removes it.
-    pub(super) fn expire(&self, (at, relative): (Option<u64>, bool), condition: ExpiryCondition) -> KeysCall<KeysReply> {
+    pub(super) fn expire(
+        &self,
+        (at, relative): (Option<u64>, bool),
+        condition: ExpiryCondition,
+    ) -> KeysCall<KeysReply> {
         let key = self.key();
         match &self.field {
             None => self.call(KeyCommand::Expire { key, at, condition, relative }),
