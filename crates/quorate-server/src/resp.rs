@@ -1,7 +1,8 @@
 //! The port of a node for the clients of Redis (`docs/keys.md`).
 //!
 //! `quorate-resp` speaks the protocol; what it asks of a server is answered here, by the handle of a node: `store` does
-//! the jobs of a connection, `channels` has the events for those that subscribe, `facts` has what INFO and its like tell, `clients` knows the connections.
+//! the jobs of a connection, `channels` has the events for those that subscribe, `facts` has what INFO and its like
+//! tell, `clients` knows the connections.
 //!
 //! # Invariants
 //!
