@@ -83,7 +83,7 @@ pub struct Coverage {
 }
 
 /// What a run of many seeds must have met in addition to faults.
-const HAPPENINGS: [&str; 45] = [
+const HAPPENINGS: [&str; 47] = [
     WORK_RIGHT,
     WORK_WRONG,
     TRANSACTION,
@@ -92,6 +92,8 @@ const HAPPENINGS: [&str; 45] = [
     PIPELINE,
     PIPELINE_ENDED,
     KEYS,
+    EVENTS,
+    LISTENER,
     INTERACTIVE,
     ABORTED,
     ROLLED_BACK,
@@ -150,6 +152,10 @@ pub const PIPELINE_ENDED: &str = "pipeline whose transaction ended";
 
 /// A batch of SQL and keys was acknowledged.
 pub const KEYS: &str = "batch of SQL and keys";
+
+/// A batch of SQL and events was acknowledged, and a listener heard an event.
+pub const EVENTS: &str = "batch of SQL and events";
+pub const LISTENER: &str = "event that was heard";
 
 /// Interactive transactions that committed, that the cluster aborted, that their clients rolled back, and that rolled
 /// back to a savepoint.

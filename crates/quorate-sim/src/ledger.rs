@@ -5,13 +5,16 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use quorate::events::EventId;
 use quorate_env::{Instant, lock};
 
 use crate::history::History;
 
+mod events;
 pub mod items;
 mod keys;
 
+pub use events::Event;
 use items::Items;
 pub use keys::Keys;
 
@@ -38,6 +41,8 @@ pub enum Kind {
     Pipeline,
     /// Inserts a row of `events`, and writes its number under keys, all in one batch.
     Keys,
+    /// Inserts a row of `events`, and adds an event by a command and one by a trigger, all in one batch.
+    Events,
     /// Increments the client's counter of moves.
     Move,
     /// Increments the same counter in a transaction, which reads the counter and writes the next number.
@@ -81,6 +86,8 @@ struct Inner {
     ails: BTreeMap<i64, End>,
     /// The items of the group beside `main`.
     items: Items,
+    /// What the listener heard.
+    heard: Vec<Event>,
     counts: Counts,
     happened: BTreeMap<&'static str, u64>,
 }
@@ -116,6 +123,8 @@ pub struct Held {
     pub ails: BTreeMap<i64, u64>,
     /// What is held under keys.
     pub keys: Keys,
+    /// The events, in their order.
+    pub events: Vec<Event>,
     /// The counters of batches and of moves, by client.
     pub counters: BTreeMap<i64, (u64, u64)>,
 }
@@ -207,6 +216,16 @@ impl Ledger {
         then.map_or(0, |(_, rows)| *rows)
     }
 
+    /// Records what the listener hears next.
+    pub fn heard(&self, event: Event) {
+        self.inner().heard.push(event);
+    }
+
+    /// Returns the number of the last event that the listener heard.
+    pub fn last_heard(&self) -> EventId {
+        self.inner().heard.last().map_or(EventId::START, |(id, ..)| *id)
+    }
+
     /// Returns how many writes ended in each way.
     pub fn counts(&self) -> Counts {
         self.inner().counts
@@ -218,6 +237,7 @@ impl Ledger {
         let inner = self.inner();
         let mut expected: BTreeMap<i64, [(u64, u64); 2]> = BTreeMap::new();
         let mut with_keys: BTreeMap<Key, u64> = BTreeMap::new();
+        let mut with_events: BTreeMap<Key, u64> = BTreeMap::new();
         for (key, (kind, end)) in &inner.writes {
             let rows = held.rows.remove(key).unwrap_or_default();
             if let Some(wrong) = wrong_rows(*kind, *end, &rows) {
@@ -227,8 +247,13 @@ impl Ledger {
             if mirrors.as_slice() != if mirrors_rows(*kind) { rows.as_slice() } else { &[] } {
                 history.violation(format!("{kind:?} {key:?} drew {rows:?}, but its next statement got {mirrors:?}"));
             }
-            if *kind == Kind::Keys && !rows.is_empty() {
-                with_keys.insert(*key, u64::try_from(rows.len()).unwrap_or(u64::MAX));
+            let rows_with = match kind {
+                Kind::Keys => Some(&mut with_keys),
+                Kind::Events => Some(&mut with_events),
+                _ => None,
+            };
+            if let Some(rows_with) = rows_with.filter(|_| !rows.is_empty()) {
+                rows_with.insert(*key, u64::try_from(rows.len()).unwrap_or(u64::MAX));
             }
             let [batches, moves] = expected.entry(key.0).or_default();
             match (kind, end) {
@@ -256,6 +281,11 @@ impl Ledger {
             ));
         }
         held.keys.wrong(&with_keys).into_iter().for_each(|wrong| history.violation(wrong));
+        events::wrong_held(&held.events, &with_events).into_iter().for_each(|wrong| history.violation(wrong));
+        // A forced recovery may lose what was heard.
+        if let Some(wrong) = events::wrong_heard(&inner.heard, &held.events).filter(|_| !history.is_forced()) {
+            history.violation(wrong);
+        }
         if let Some(wrong) = wrong_migrations(&held, inner.migrations) {
             history.violation(wrong);
         }
@@ -302,7 +332,10 @@ impl Inner {
 
 /// Whether a write of this kind inserts a row of `events`.
 pub fn makes_row(kind: Kind) -> bool {
-    matches!(kind, Kind::Insert | Kind::Request | Kind::Batch | Kind::Pipeline | Kind::Keys | Kind::Interact)
+    matches!(
+        kind,
+        Kind::Insert | Kind::Request | Kind::Batch | Kind::Pipeline | Kind::Keys | Kind::Events | Kind::Interact
+    )
 }
 
 /// Whether a write of this kind gives its next statement what was drawn for its row.

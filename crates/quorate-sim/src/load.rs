@@ -15,6 +15,7 @@ use quorate::{
     types::ValueRef,
 };
 use quorate_env::{Env, JoinHandle, Rng, sleep};
+use quorate_model::events::EVENTS_LEVEL;
 use quorate_model::keys::RELATIVE_LEVEL;
 
 use crate::cluster::Cluster;
@@ -23,6 +24,7 @@ use crate::ledger::{COMMON, End, Held, Key, Kind, Ledger};
 
 mod ails;
 mod bursts;
+mod events;
 mod items;
 mod keys;
 mod pipelines;
@@ -63,7 +65,7 @@ const BURST_ONE_IN: u64 = 600;
 /// The tables. `events` has no key, so that a write which is applied twice shows. Defaults, triggers and indexes draw
 /// random numbers, ask for the time and call functions of the program. `relics` is never written again, so only readers
 /// can meet a bad page there.
-const SCHEMA: [&str; 13] = [
+const SCHEMA: [&str; 15] = [
     "CREATE TABLE events (client INTEGER NOT NULL, number INTEGER NOT NULL, draw INTEGER NOT NULL DEFAULT (random()),
         at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP, body TEXT CHECK (body IS NULL OR body <> 'broken'))",
     "CREATE INDEX events_by_number ON events (client, number)",
@@ -81,6 +83,9 @@ const SCHEMA: [&str; 13] = [
     "CREATE TABLE mirrors (client INTEGER NOT NULL, number INTEGER NOT NULL, draw INTEGER NOT NULL)",
     "CREATE TABLE steps (number INTEGER NOT NULL, before INTEGER NOT NULL)",
     "CREATE TABLE relics (body TEXT)",
+    "CREATE TABLE signals (client INTEGER NOT NULL, number INTEGER NOT NULL)",
+    "CREATE TRIGGER signal AFTER INSERT ON signals BEGIN
+        SELECT notify('signal:' || new.client, new.number); END",
 ];
 
 /// Fills some pages of `relics`.
@@ -128,6 +133,7 @@ pub async fn held(sql: &Sql) -> Result<Held, Error> {
     let ails: Vec<(i64, i64)> = sql.query_as("SELECT number, count(*) FROM ails GROUP BY number", ()).await?;
     held.ails = ails.into_iter().map(|(number, found)| (number, count(found))).collect();
     held.keys = keys::held(sql).await?;
+    held.events = events::held(sql).await?;
     let status = sql.migration_status(&Migrations::default()).await;
     let status = status.map_err(|error| match error {
         MigrateError::Database(error) => error,
@@ -165,6 +171,10 @@ impl Load {
         for (reader, name) in readers.into_iter().zip(names) {
             load.tasks.push(env.spawn(reader.watch(name)));
         }
+        let env = cluster.world().node("listener");
+        let rng = cluster.world().rng().fork();
+        let listening = events::listen(env.clone(), cluster.clone(), ledger.clone(), rng, Arc::clone(&load.stop));
+        load.tasks.push(env.spawn(listening));
         let env = cluster.world().node("upkeep");
         load.tasks.push(env.spawn(Upkeep::new(cluster, ledger, &load.stop, calm).run(env.clone())));
         let env = cluster.world().node("items");
@@ -282,7 +292,8 @@ impl Writer {
             13..15 => Kind::Move,
             15..18 => Kind::Transact,
             18 => Kind::Interact,
-            19..21 if self.understands_keys() => Kind::Keys,
+            19 if self.understands(RELATIVE_LEVEL) => Kind::Keys,
+            20 if self.understands(EVENTS_LEVEL) => Kind::Events,
             19..21 => Kind::Insert,
             _ => Kind::Broken,
         };
@@ -308,9 +319,9 @@ impl Writer {
         }
     }
 
-    /// Whether all members understand keys, as far as a node knows.
-    fn understands_keys(&self) -> bool {
-        self.cluster.statuses().iter().any(|status| status.format_level >= RELATIVE_LEVEL)
+    /// Whether all members understand a format level, as far as a node knows.
+    fn understands(&self, level: u32) -> bool {
+        self.cluster.statuses().iter().any(|status| status.format_level >= level)
     }
 
     fn next_key(&self) -> Key {
@@ -331,7 +342,8 @@ impl Writer {
             }
             // Not all members understand it yet.
             Err(Error::Failed(failure))
-                if matches!(kind, Kind::Request | Kind::Keys) && failure.kind == FailureKind::Unsupported =>
+                if matches!(kind, Kind::Request | Kind::Keys | Kind::Events)
+                    && failure.kind == FailureKind::Unsupported =>
             {
                 End::NotDone
             }
@@ -382,6 +394,7 @@ impl Writer {
             Kind::Request => self.request(sql, number, body).await,
             Kind::Pipeline => self.pipeline(sql, number, body).await,
             Kind::Keys => self.keys(sql, number, body).await,
+            Kind::Events => self.events(sql, number, body).await,
             Kind::Move => {
                 let update = "UPDATE totals SET moves = moves + 1, moved = julianday('now') WHERE client = ?";
                 Ok((sql.execute(update, (self.client,)).await?.position, None))
