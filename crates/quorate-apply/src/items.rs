@@ -155,7 +155,9 @@ impl Stores for Memory {
     fn run(&mut self, command: &Command, _: CommandContext<'_>) -> Result<CommandResult, Trouble> {
         match command {
             Command::Items(command) => self.run_items(command).map(CommandResult::Items),
-            Command::Control(_) | Command::Sql(_) | Command::Keys(_) | Command::Events(_) => Err(no_store()),
+            Command::Control(_) | Command::Sql(_) | Command::Keys(_) | Command::Locks(_) | Command::Events(_) => {
+                Err(no_store())
+            }
         }
     }
 

@@ -66,6 +66,10 @@ pub enum Mutant {
     TurnLost,
     /// The outcome hash leaves out the replies of one family.
     FamilyNotHashed,
+    /// A batch that depends on the token of a lock is not refused when the lock is no longer held with it.
+    FencingIgnored,
+    /// A lock is granted to one more than it has permits.
+    PermitTooMany,
     /// A read position of `main` is taken for one of another group.
     PositionOfMain,
     /// A write forwarded to a leader that did not answer counts as not done.
@@ -142,19 +146,20 @@ use Mutant::{
     AbsentVoterIgnored, AcknowledgedBeforeSync, AgeNotChecked, AheadByIndex, AppendNotAwaited, AppliedBeforeLogged,
     AppliedIsRejected, BoundaryBeforeCommit, ChainCutByRetention, CheckpointBeforeCapture, CheckpointDuringHold,
     CheckpointWithoutSync, DeferredKeysAtBatch, DryRunNotChecked, EntryMissingBetween, ExpiredIsFresh,
-    ExpiredIsNotDone, ExtensionsOfProcess, FamilyNotHashed, ForwardedIsNotDone, FoundedFromDamaged, GrowthPagesLeftOut,
-    HaltForgotten, ImageNotReadAgain, ImageOfPartialCheckpoint, ImagePositionOff, KeyForgotten, LeaderRestored,
-    LearnerServes, LevelNotChecked, LostIdentityReused, ManifestWithoutSwap, MigrationNotReadAgain, MoveNotAnnounced,
-    OneIsBelieved, OutcomeNotKept, OutcomesNotCompared, PipelineIsAtomic, PositionOfMain, PurgedBeforeDurable,
-    ReadChecksIgnored, ReadDamageIgnored, ReadWithoutQuorum, ReadersNotCounted, RejectedByMinority, RetryIsNew,
-    SavepointIgnored, SeedCarriedOver, SegmentReusedEarly, SessionsForgotten, SessionsOutsideTransaction,
-    SlotTakenIsOurs, SnapshotNotKept, StaleFrameAccepted, StuckNotNoted, SyncBelievedAgain, SyncErrorIgnored,
-    TickReadsClock, TornFrameAccepted, TurnLost, UsersNotPublished, VoteNotAwaited, WokenBeforeCommit,
+    ExpiredIsNotDone, ExtensionsOfProcess, FamilyNotHashed, FencingIgnored, ForwardedIsNotDone, FoundedFromDamaged,
+    GrowthPagesLeftOut, HaltForgotten, ImageNotReadAgain, ImageOfPartialCheckpoint, ImagePositionOff, KeyForgotten,
+    LeaderRestored, LearnerServes, LevelNotChecked, LostIdentityReused, ManifestWithoutSwap, MigrationNotReadAgain,
+    MoveNotAnnounced, OneIsBelieved, OutcomeNotKept, OutcomesNotCompared, PermitTooMany, PipelineIsAtomic,
+    PositionOfMain, PurgedBeforeDurable, ReadChecksIgnored, ReadDamageIgnored, ReadWithoutQuorum, ReadersNotCounted,
+    RejectedByMinority, RetryIsNew, SavepointIgnored, SeedCarriedOver, SegmentReusedEarly, SessionsForgotten,
+    SessionsOutsideTransaction, SlotTakenIsOurs, SnapshotNotKept, StaleFrameAccepted, StuckNotNoted, SyncBelievedAgain,
+    SyncErrorIgnored, TickReadsClock, TornFrameAccepted, TurnLost, UsersNotPublished, VoteNotAwaited,
+    WokenBeforeCommit,
 };
 
 impl Mutant {
     /// All mutants.
-    pub const ALL: [Self; 63] = [
+    pub const ALL: [Self; 65] = [
         AcknowledgedBeforeSync,
         SyncErrorIgnored,
         StaleFrameAccepted,
@@ -183,6 +188,8 @@ impl Mutant {
         WokenBeforeCommit,
         TurnLost,
         FamilyNotHashed,
+        FencingIgnored,
+        PermitTooMany,
         PositionOfMain,
         ForwardedIsNotDone,
         ExpiredIsNotDone,

@@ -9,7 +9,7 @@
 
 use crate::events::EventsAnswer;
 use crate::limits::{FORMAT_LEVEL, PROPOSAL_BYTES_MAX};
-use crate::{Failure, FailureKind, KeysReply, Outcome, Proposal, Read, User, Value};
+use crate::{Failure, FailureKind, KeysReply, LocksReply, Outcome, Proposal, Read, User, Value};
 
 mod control;
 mod decode;
@@ -17,18 +17,21 @@ mod encode;
 pub mod entry;
 mod events;
 mod failure;
+mod fields;
 mod items;
 mod keys;
+mod locks;
 
 use bytes::Bytes;
 use decode::{Decode, Field, Fields, Part};
 use encode::{Canonical, Message};
 
-/// Tags of the families, the same in commands, results and reads. 4 and 6 are reserved for locks and queues.
+/// Tags of the families, the same in commands, results and reads. 6 is reserved for queues.
 mod family {
     pub(super) const CONTROL: u32 = 1;
     pub(super) const SQL: u32 = 2;
     pub(super) const KEYS: u32 = 3;
+    pub(super) const LOCKS: u32 = 4;
     pub(super) const EVENTS: u32 = 5;
     pub(super) const ITEMS: u32 = 14;
 }
@@ -163,6 +166,21 @@ pub fn keys_reply_len(reply: &KeysReply) -> usize {
 
 /// Decodes the answer to a read of keys.
 pub fn decode_keys_reply(bytes: &Bytes) -> Result<KeysReply, DecodeError> {
+    decode_strictly(bytes)
+}
+
+/// Encodes the answer to a read of locks.
+pub fn encode_locks_reply(reply: &LocksReply) -> Bytes {
+    reply.encode().into()
+}
+
+/// Returns the number of bytes that [`encode_locks_reply`] makes of a reply.
+pub fn locks_reply_len(reply: &LocksReply) -> usize {
+    reply.encoded_len()
+}
+
+/// Decodes the answer to a read of locks.
+pub fn decode_locks_reply(bytes: &Bytes) -> Result<LocksReply, DecodeError> {
     decode_strictly(bytes)
 }
 

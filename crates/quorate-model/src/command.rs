@@ -5,9 +5,11 @@ use smallvec::SmallVec;
 use crate::events::{EVENTS_LEVEL, EventsCommand, EventsQuery, EventsReply};
 use crate::keys::{KEYS_LEVEL, KeysReply, SpaceCommand};
 use crate::limits::BASE_LEVEL;
+use crate::locks::LOCKS_LEVEL;
 use crate::sql::NO_ROWS;
 use crate::{
-    Column, ControlCommand, ControlReply, Failure, ItemsCommand, ItemsReply, SqlCommand, SqlReply, Statement, Value,
+    Column, ControlCommand, ControlReply, Failure, ItemsCommand, ItemsReply, LocksCommand, LocksReply, SqlCommand,
+    SqlReply, Statement, Value,
 };
 
 /// One operation that an entry asks of a state machine.
@@ -19,6 +21,8 @@ pub enum Command {
     Sql(SqlCommand),
     /// Runs in the store of keys.
     Keys(SpaceCommand),
+    /// Runs in the store of locks.
+    Locks(LocksCommand),
     /// Runs in the store of events.
     Events(EventsCommand),
     /// Runs in the store for tests.
@@ -34,6 +38,8 @@ pub enum CommandResult {
     Sql(SqlReply),
     /// The result of a [`Command::Keys`].
     Keys(KeysReply),
+    /// The result of a [`Command::Locks`].
+    Locks(LocksReply),
     /// The result of a [`Command::Events`].
     Events(EventsReply),
     /// The result of a [`Command::Items`].
@@ -53,6 +59,8 @@ pub enum Read {
     Sql(Statement),
     /// A command on keys that only reads.
     Keys(SpaceCommand),
+    /// A command on locks that only reads.
+    Locks(LocksCommand),
     /// A query for events.
     Events(EventsQuery),
 }
@@ -64,6 +72,7 @@ impl Command {
             Self::Control(command) => command.level(),
             Self::Sql(_) => BASE_LEVEL,
             Self::Keys(command) => command.level(),
+            Self::Locks(_) => LOCKS_LEVEL,
             Self::Events(_) => EVENTS_LEVEL,
             Self::Items(_) => 2,
         }
@@ -74,15 +83,15 @@ impl Command {
         match self {
             Self::Control(command) => command.is_alone(),
             Self::Sql(command) => command.is_alone(),
-            Self::Keys(_) | Self::Events(_) | Self::Items(_) => false,
+            Self::Keys(_) | Self::Locks(_) | Self::Events(_) | Self::Items(_) => false,
         }
     }
 
     /// Returns whether it may have run before its entry was proposed ([`DryRunRecord`](crate::DryRunRecord)).
     pub fn may_run_dry(&self) -> bool {
         match self {
-            // What a command on keys changes gets a version by its entry, which a dry run does not know.
-            Self::Control(_) | Self::Keys(_) | Self::Events(_) => false,
+            // What a command on keys or locks changes gets a number by its entry, which a dry run does not know.
+            Self::Control(_) | Self::Keys(_) | Self::Locks(_) | Self::Events(_) => false,
             Self::Sql(command) => command.may_run_dry(),
             Self::Items(_) => true,
         }
@@ -94,7 +103,7 @@ impl Command {
             Self::Sql(SqlCommand::Statement(statement)) => Some(&statement.sql),
             Self::Sql(SqlCommand::Bulk(bulk)) => Some(&bulk.sql),
             Self::Sql(SqlCommand::Vacuum | SqlCommand::Extend(_)) => None,
-            Self::Control(_) | Self::Keys(_) | Self::Events(_) | Self::Items(_) => None,
+            Self::Control(_) | Self::Keys(_) | Self::Locks(_) | Self::Events(_) | Self::Items(_) => None,
         }
     }
 
@@ -104,6 +113,7 @@ impl Command {
             Self::Control(command) => command.check_limits(),
             Self::Sql(command) => command.check_limits(number),
             Self::Keys(command) => command.check_limits(),
+            Self::Locks(command) => command.check_limits(),
             Self::Events(command) => command.check_limits(),
             Self::Items(_) => Ok(()),
         }
@@ -116,6 +126,7 @@ impl Read {
         match self {
             Self::Sql(query) => query.check_limits(),
             Self::Keys(command) => command.check_read(),
+            Self::Locks(command) => command.check_read(),
             Self::Events(query) => query.check_limits(),
         }
     }
@@ -125,6 +136,7 @@ impl Read {
         match self {
             Self::Sql(_) => BASE_LEVEL,
             Self::Keys(_) => KEYS_LEVEL,
+            Self::Locks(_) => LOCKS_LEVEL,
             Self::Events(_) => EVENTS_LEVEL,
         }
     }
@@ -145,6 +157,12 @@ impl From<SqlCommand> for Command {
 impl From<SpaceCommand> for Command {
     fn from(command: SpaceCommand) -> Self {
         Self::Keys(command)
+    }
+}
+
+impl From<LocksCommand> for Command {
+    fn from(command: LocksCommand) -> Self {
+        Self::Locks(command)
     }
 }
 
@@ -178,6 +196,12 @@ impl From<KeysReply> for CommandResult {
     }
 }
 
+impl From<LocksReply> for CommandResult {
+    fn from(reply: LocksReply) -> Self {
+        Self::Locks(reply)
+    }
+}
+
 impl From<EventsReply> for CommandResult {
     fn from(reply: EventsReply) -> Self {
         Self::Events(reply)
@@ -196,7 +220,9 @@ impl CommandResult {
     pub(crate) fn value(&self, column: &Column) -> Result<&Value, String> {
         match self {
             Self::Sql(reply) => reply.value(column),
-            Self::Control(_) | Self::Keys(_) | Self::Events(_) | Self::Items(_) => Err(NO_ROWS.to_owned()),
+            Self::Control(_) | Self::Keys(_) | Self::Locks(_) | Self::Events(_) | Self::Items(_) => {
+                Err(NO_ROWS.to_owned())
+            }
             Self::Failed(_) => Err("failed".to_owned()),
         }
     }

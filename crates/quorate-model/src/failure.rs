@@ -56,11 +56,13 @@ pub enum FailureKind {
     WrongType = 22,
     /// A value of a key, or of a command on it, is not what the command needs: not a number, out of range, and so on.
     InvalidValue = 23,
+    /// The lock is not held with this token, or no longer.
+    NotHeld = 24,
 }
 
 impl FailureKind {
     /// All kinds.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::Sql,
         Self::Constraint,
         Self::Refused,
@@ -84,6 +86,7 @@ impl FailureKind {
         Self::KeysFull,
         Self::WrongType,
         Self::InvalidValue,
+        Self::NotHeld,
     ];
 
     /// Returns the number that stands for the kind in logs and hashes.
@@ -117,6 +120,7 @@ impl FailureKind {
             Self::KeysFull => "keys_full",
             Self::WrongType => "wrong_type",
             Self::InvalidValue => "invalid_value",
+            Self::NotHeld => "not_held",
         }
     }
 

@@ -12,7 +12,7 @@
 //!   byte, and golden files pin them.
 //! - No bytes make a decoder panic, and a decoder never skips what it does not know: a node that skipped part of a
 //!   command would diverge from the others.
-//! - All limits are constants of [`limits`], [`keys::limits`] and [`events::limits`].
+//! - All limits are constants of [`limits`], [`keys::limits`], [`locks::limits`] and [`events::limits`].
 
 #![forbid(unsafe_code)]
 
@@ -27,6 +27,7 @@ mod failure;
 mod items;
 pub mod keys;
 pub mod limits;
+pub mod locks;
 mod origin;
 mod outcome;
 mod param;
@@ -49,6 +50,7 @@ pub use events::{EventsCommand, EventsReply};
 pub use failure::{Failure, FailureKind};
 pub use items::{ItemsCommand, ItemsReply};
 pub use keys::{KeysCommand, KeysReply, SpaceCommand};
+pub use locks::{LocksCommand, LocksReply};
 pub use origin::{Origin, SessionId};
 pub use outcome::{Outcome, Reply};
 pub use param::{Column, Param, Returned, Step};

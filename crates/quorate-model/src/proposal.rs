@@ -28,7 +28,7 @@ impl ReadCheck {
     pub fn stamp_in(&self, entry: Stamp) -> Stamp {
         match self.read {
             Read::Sql(_) => self.stamp,
-            Read::Keys(_) | Read::Events(_) => entry,
+            Read::Keys(_) | Read::Locks(_) | Read::Events(_) => entry,
         }
     }
 
@@ -37,7 +37,7 @@ impl ReadCheck {
         match self.read {
             Read::Sql(_) => BASE_LEVEL,
             Read::Keys(_) => KEY_CHECKS_LEVEL,
-            Read::Events(_) => self.read.level(),
+            Read::Locks(_) | Read::Events(_) => self.read.level(),
         }
     }
 }

@@ -29,6 +29,8 @@ mod events;
 mod keys;
 #[path = "codec/keys_6.rs"]
 mod keys_6;
+#[path = "codec/locks.rs"]
+mod locks;
 #[path = "codec/more_keys.rs"]
 mod more_keys;
 #[path = "codec/request.rs"]
@@ -114,6 +116,7 @@ fn any_command() -> impl Strategy<Value = Command> {
         1 => control.prop_map(Command::Control),
         2 => sql.prop_map(Command::Sql),
         4 => keys::any_keys_command().prop_map(Command::Keys),
+        2 => locks::any_locks_command().prop_map(Command::Locks),
         1 => events::any_command().prop_map(Command::Events),
         1 => items.prop_map(Command::Items),
     ]
@@ -173,6 +176,7 @@ fn any_outcome() -> impl Strategy<Value = Outcome> {
         prop_oneof![Just(ControlReply::Done), session, archiver::any_reply()].prop_map(CommandResult::Control),
         prop_oneof![Just(SqlReply::Done), statement.prop_map(SqlReply::Statement)].prop_map(CommandResult::Sql),
         keys::any_reply().prop_map(CommandResult::Keys),
+        locks::any_reply().prop_map(CommandResult::Locks),
         events::any_reply().prop_map(CommandResult::Events),
         any_failure().prop_map(CommandResult::Failed),
     ];

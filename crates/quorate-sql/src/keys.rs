@@ -17,6 +17,7 @@ use std::ops::ControlFlow;
 
 use bytes::Bytes;
 use quorate_keys::{Element, Id, KeyRow, KeysError, Kind, Order, Part, Place, Score, Space, Span, Tables, Visit};
+use quorate_locks::LocksError;
 use quorate_model::{StoreFault, Topic};
 use rusqlite::{Params, Row, params};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -31,11 +32,11 @@ pub(crate) mod tests;
 
 use statements as sql;
 
-/// Why a command did not succeed.
+/// Why a command on keys or locks did not succeed.
 #[derive(Debug)]
-pub(crate) enum Ended {
+pub(crate) enum Ended<E = KeysError> {
     /// It failed, and has written nothing.
-    Failed(KeysError),
+    Failed(E),
     /// SQLite failed.
     Sqlite(rusqlite::Error),
     /// The node is in trouble.
@@ -48,13 +49,19 @@ impl From<KeysError> for Ended {
     }
 }
 
-impl From<rusqlite::Error> for Ended {
+impl From<LocksError> for Ended<LocksError> {
+    fn from(error: LocksError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl<E> From<rusqlite::Error> for Ended<E> {
     fn from(error: rusqlite::Error) -> Self {
         Self::Sqlite(error)
     }
 }
 
-impl From<NoMemory> for Ended {
+impl<E> From<NoMemory> for Ended<E> {
     fn from(none: NoMemory) -> Self {
         Self::Fault(none.into())
     }
@@ -393,7 +400,7 @@ fn number_of(kind: Kind) -> i64 {
     schema::KINDS.iter().find(|(_, known)| *known == kind).map_or(0, |(number, _)| *number)
 }
 
-fn unsigned(row: &Row<'_>, column: usize) -> Done<u64> {
+pub(crate) fn unsigned<E>(row: &Row<'_>, column: usize) -> Result<u64, Ended<E>> {
     Ok(row.get::<_, i64>(column)?.cast_unsigned())
 }
 
@@ -402,7 +409,7 @@ fn optional(row: &Row<'_>, column: usize) -> Done<Option<u64>> {
 }
 
 /// Reads a blob. The logic bounds what a command reads, and drops what is not its reply before the next one.
-fn blob(row: &Row<'_>, column: usize) -> Done<Bytes> {
+pub(crate) fn blob<E>(row: &Row<'_>, column: usize) -> Result<Bytes, Ended<E>> {
     let bytes = row.get_ref(column)?.as_blob().map_err(rusqlite::Error::from)?;
     Ok(copy_uncounted(bytes)?.into())
 }

@@ -40,6 +40,7 @@ pub mod generation;
 mod hostile;
 pub mod image;
 pub mod keys;
+pub mod locks;
 pub mod metrics;
 pub mod options;
 mod stack;

@@ -45,7 +45,8 @@ impl Unread {
     }
 }
 
-/// Returns the hash of everything that users can see: schema, rows, sequences, statistics, and the tables of keys.
+/// Returns the hash of everything that users can see: schema, rows, sequences, statistics, and the tables of keys and
+/// locks.
 ///
 /// It reads the whole database, so its time grows with that. Run it in a read transaction, so that all tables are of
 /// the same state.

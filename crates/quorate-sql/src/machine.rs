@@ -2,9 +2,9 @@
 //!
 //! The parts of a [`Machine`](quorate_apply::Machine): transactions and scopes ([`engine`]), the tables of apply's
 //! records ([`records`]), and the commands of the stores ([`stores`]): those of SQL ([`statement`], [`bulk`]), those of
-//! keys ([`keys`]) and those of events ([`events`]). An entry runs in a SAVEPOINT. A plain statement that undoes itself
-//! needs none, and neither does a command of keys or of events. Some failures end the whole transaction (`ON CONFLICT
-//! ROLLBACK`, an exceeded budget, and so on).
+//! keys ([`keys`]), those of locks ([`locks`]) and those of events ([`events`]). An entry runs in a SAVEPOINT. A plain
+//! statement that undoes itself needs none, and neither does a command of keys, locks or events. Some failures end the
+//! whole transaction (`ON CONFLICT ROLLBACK`, an exceeded budget, and so on).
 //!
 //! # Invariants
 //!
@@ -32,6 +32,7 @@ mod bulk;
 mod engine;
 mod events;
 mod keys;
+mod locks;
 mod read_check;
 mod schema;
 mod statement;
@@ -40,6 +41,7 @@ mod stores;
 use engine::Scopes;
 use events::EventsState;
 use keys::KeysState;
+use locks::LocksState;
 
 /// The write connection with its prepared statements. Each user's statement is kept with its [`Note`].
 pub(crate) type Db = Database<Note>;
@@ -70,6 +72,7 @@ pub struct SqlMachine {
     /// The index of the entry that runs; 0 in a dry run.
     index: u64,
     keys: KeysState,
+    locks: LocksState,
     events: EventsState,
     /// The program's functions and collations. Those that an entry has enabled are registered on the connection.
     extensions: Extensions,
@@ -113,6 +116,7 @@ impl SqlMachine {
             undone_effects: Effects::default(),
             index: 0,
             keys: KeysState::default(),
+            locks: LocksState::default(),
             events: EventsState::default(),
             extensions: extensions.clone(),
             slow: SlowLog::default(),

@@ -151,6 +151,7 @@ impl Steps {
             Command::Sql(SqlCommand::Vacuum | SqlCommand::Extend(_))
             | Command::Control(_)
             | Command::Keys(_)
+            | Command::Locks(_)
             | Command::Events(_)
             | Command::Items(_) => {
                 self.returned.push(Default::default());
@@ -254,6 +255,7 @@ pub fn seen(outcome: &Outcome) -> Seen {
         CommandResult::Sql(SqlReply::Done)
         | CommandResult::Control(_)
         | CommandResult::Keys(_)
+        | CommandResult::Locks(_)
         | CommandResult::Events(_)
         | CommandResult::Items(_) => None,
     };

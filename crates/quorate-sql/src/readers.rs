@@ -21,6 +21,7 @@ use quorate_env::signal::Signal;
 use quorate_env::{Env, Instant, lock, timeout_at};
 use quorate_model::events::{EventsAnswer, EventsQuery};
 use quorate_model::keys::{KeysReply, SpaceCommand};
+use quorate_model::locks::{LocksCommand, LocksReply};
 use quorate_model::{Failure, Statement, StoreFault};
 
 mod error;
@@ -162,6 +163,15 @@ impl Readers {
         }
         let commands = commands.to_vec();
         self.aside(env, limits, move |reader, allowance| reader.keys(&commands, bytes_max, allowance)).await
+    }
+
+    /// Runs a command on locks that only reads; as [`Readers::keys`].
+    pub async fn locks(&self, env: &Env, command: &LocksCommand, limits: &ReadLimits) -> Result<LocksReply, ReadError> {
+        if let Some(reply) = self.try_inline(limits, |reader, allowance| reader.locks(command, allowance)) {
+            return reply;
+        }
+        let command = command.clone();
+        self.aside(env, limits, move |reader, allowance| reader.locks(&command, allowance)).await
     }
 
     /// Answers a query for events, whose limits were checked: on the calling thread if it is short, otherwise on a

@@ -10,7 +10,7 @@ use quorate_model::{REJECTIONS_MAX, StoreFault, StoreIdentity, User};
 use rusqlite::{Connection, params};
 
 use crate::machine::SqlMachine;
-use crate::{classify, events, extensions, keys};
+use crate::{classify, events, extensions, keys, locks};
 
 pub mod applied_row;
 mod requests;
@@ -33,12 +33,17 @@ pub(crate) fn create(conn: &Connection, identity: StoreIdentity) -> rusqlite::Re
     let row = AppliedRow::new(identity);
     let transaction = conn.unchecked_transaction()?;
     let tables = [applied_row::TABLE, extensions::TABLE, REJECTIONS, USERS, requests::TABLE];
-    for table in tables.into_iter().chain(sessions::TABLES).chain(keys::schema::all()).chain(events::schema::ALL) {
+    for table in tables.into_iter().chain(sessions::TABLES).chain(of_stores()) {
         conn.execute(table, [])?;
     }
     applied_row::write(&row, |values| conn.execute(applied_row::WRITE, values))?;
     transaction.commit()?;
     Ok(row)
+}
+
+/// Creates what is missing of the stores beside SQL: since layout level 8 keys, since level 9 locks and events.
+fn of_stores() -> impl Iterator<Item = &'static str> {
+    keys::schema::all().chain(locks::schema::ALL).chain(events::schema::ALL)
 }
 
 /// Upgrades the tables from an older layout, in one transaction.
@@ -50,7 +55,7 @@ pub(crate) fn upgrade(conn: &Connection) -> rusqlite::Result<()> {
         }
     }
     let tables = [REJECTIONS, extensions::TABLE, USERS, requests::TABLE];
-    for table in tables.into_iter().chain(keys::schema::all()).chain(events::schema::ALL) {
+    for table in tables.into_iter().chain(of_stores()) {
         conn.execute(table, [])?;
     }
     transaction.commit()

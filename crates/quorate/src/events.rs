@@ -96,7 +96,7 @@ impl Events {
     async fn ask(&self, query: EventsQuery) -> Result<EventsAnswer, Error> {
         match self.sql.read(Read::Events(query)).await? {
             ReadAnswer::Events(answer) => Ok(answer),
-            ReadAnswer::Sql(_) | ReadAnswer::Keys(_) => Err(other_answer()),
+            _ => Err(other_answer()),
         }
     }
 }

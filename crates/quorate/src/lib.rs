@@ -33,8 +33,8 @@
 //! - [`Config`]: the configuration of a node, set in code or read from TOML. [`Node`]: a running node.
 //! - [`Sql`]: [`execute`](Sql::execute), [`query`](Sql::query), atomic [`batch`](Sql::batch), serializable
 //!   [`transact`](Sql::transact), and a [`Snapshot`] for many reads of one state. [`Level`] sets how fresh a read must
-//!   be. [`Keys`]: Redis' data types in the same database, alone or in a batch with statements. A [`Client`] provides
-//!   the same handles in a process that is not a member.
+//!   be. [`Keys`]: Redis' data types in the same database, alone or in a batch with statements. [`Locks`]:
+//!   leases with fencing tokens. A [`Client`] provides the same handles in a process that is not a member.
 //! - [`backup`](backup()) and [`restore`](restore()): copy a live database to a plain SQLite file, and create a cluster
 //!   from such a file. [`verify`](verify()) checks that all nodes hold the same data.
 //! - [`Admin`]: lists and changes the members of a cluster, and its users. [`users`]: who may log in at doors.
@@ -61,6 +61,7 @@ pub mod fuzzing;
 mod hooks;
 pub mod keys;
 mod level;
+pub mod locks;
 pub mod metrics;
 mod migrations;
 mod node;
@@ -90,6 +91,7 @@ pub use error::{ConnectError, Error, StartError};
 pub use events::Events;
 pub use keys::Keys;
 pub use level::Level;
+pub use locks::Locks;
 pub use migrations::Migrations;
 pub use node::{Node, Observer};
 pub use optimistic::Optimistic;
@@ -137,3 +139,8 @@ struct EventsGuide;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/keys.md")]
 struct KeysGuide;
+
+/// Compiles the examples of the guide to locks.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/locks.md")]
+struct LocksGuide;

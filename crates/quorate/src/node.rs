@@ -31,6 +31,7 @@ use crate::events::Events;
 use crate::hooks::SimHooks;
 use crate::keys::Keys;
 use crate::level::Level;
+use crate::locks::Locks;
 use crate::metrics::Metrics;
 use crate::remote::ClientConfig;
 use crate::remote::nodes::Nodes;
@@ -147,6 +148,11 @@ impl Node {
     /// Returns the handle to the keys. It reads at [`Level::Local`] unless a call sets another level.
     pub fn keys(&self) -> Keys {
         self.sql.keys()
+    }
+
+    /// Returns the handle to the locks. It reads at [`Level::Local`] unless a call sets another level.
+    pub fn locks(&self) -> Locks {
+        self.sql.locks()
     }
 
     /// Returns the handle to the events. It reads at [`Level::Local`] unless a call sets another level.

@@ -163,8 +163,9 @@ impl<S: Into<Cow<'static, str>>, P: IntoParams> IntoStatement for (S, P) {
     }
 }
 
-/// One step of a batch: a statement, a [`Bulk`] of one statement with many rows of parameters, or a command on keys
-/// ([`KeysCall`](crate::keys::KeysCall)).
+/// One step of a batch: a statement, a [`Bulk`] of one statement with many rows of parameters, a command on keys
+/// ([`KeysCall`](crate::keys::KeysCall)) or on locks ([`LocksCall`](crate::locks::LocksCall)), or an event
+/// ([`Notify`](crate::events::Notify)).
 #[derive(Clone, Debug, PartialEq)]
 pub struct BatchStep(pub(crate) Command);
 

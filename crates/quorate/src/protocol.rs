@@ -249,7 +249,7 @@ pub(crate) struct TableHash {
 /// Answers [`Query`].
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Answer {
-    #[prost(oneof = "AnswerKind", tags = "1, 2, 3, 5")]
+    #[prost(oneof = "AnswerKind", tags = "1, 2, 3, 4, 5")]
     pub kind: Option<AnswerKind>,
 }
 
@@ -263,6 +263,9 @@ pub(crate) enum AnswerKind {
     /// The reply of the store of keys, as `quorate_model::codec` encodes it.
     #[prost(bytes = "bytes", tag = "3")]
     Keys(Bytes),
+    /// The reply of the store of locks, as `quorate_model::codec` encodes it.
+    #[prost(bytes = "bytes", tag = "4")]
+    Locks(Bytes),
     /// The answer of the store of events, as `quorate_model::codec` encodes it.
     #[prost(bytes = "bytes", tag = "5")]
     Events(Bytes),

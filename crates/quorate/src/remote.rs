@@ -16,6 +16,7 @@ use crate::error::{ConnectError, Error};
 use crate::events::Events;
 use crate::keys::Keys;
 use crate::level::Level;
+use crate::locks::Locks;
 use crate::protocol::{self, users::Shown};
 use crate::runtime::Runtime;
 use crate::sql::Sql;
@@ -206,6 +207,11 @@ impl Client {
     /// Returns the handle to the keys. It reads at [`Level::Linearizable`] unless a call sets another level.
     pub fn keys(&self) -> Keys {
         self.sql.keys()
+    }
+
+    /// Returns the handle to the locks. It reads at [`Level::Linearizable`] unless a call sets another level.
+    pub fn locks(&self) -> Locks {
+        self.sql.locks()
     }
 
     /// Returns the handle to the events. It reads at [`Level::Linearizable`] unless a call sets another level.

@@ -28,9 +28,9 @@ pub struct Returned {
 /// The result of a batch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BatchResult {
-    /// The results of the steps, in their order; those of commands on keys are empty.
+    /// The results of the steps, in their order; those of commands on keys and locks are empty.
     pub results: Vec<StatementResult>,
-    /// The replies to the commands on keys.
+    /// The replies to the commands on keys and locks.
     pub replies: Replies,
     /// The position of the batch.
     pub position: Position,
@@ -39,9 +39,9 @@ pub struct BatchResult {
 /// The result of a pipeline.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PipelineResult {
-    /// The result or the failure of each step, in their order; the results of commands on keys are empty.
+    /// The result or the failure of each step, in their order; the results of commands on keys and locks are empty.
     pub results: Vec<Result<StatementResult, Failure>>,
-    /// The replies to the commands on keys that succeeded.
+    /// The replies to the commands on keys and locks that succeeded.
     pub replies: Replies,
     /// The position of the pipeline.
     pub position: Position,
@@ -52,9 +52,9 @@ pub struct PipelineResult {
 pub struct Committed<T> {
     /// The value that the closure returned.
     pub value: T,
-    /// The results of the steps that write, in their order; those of commands on keys are empty.
+    /// The results of the steps that write, in their order; those of commands on keys and locks are empty.
     pub results: Vec<StatementResult>,
-    /// The replies to the commands on keys.
+    /// The replies to the commands on keys and locks.
     pub replies: Replies,
     /// The position of the transaction; for a transaction that only read, the position of the state that it read.
     pub position: Position,
@@ -72,14 +72,15 @@ impl Written {
     }
 }
 
-/// Converts the result of a command to that of a statement. `VACUUM` and similar commands, and commands on keys, change
-/// no row.
+/// Converts the result of a command to that of a statement. `VACUUM` and similar commands, and commands on keys and
+/// locks, change no row.
 pub(crate) fn statement(result: CommandResult) -> StatementResult {
     match result {
         CommandResult::Sql(SqlReply::Statement(result)) => result,
         CommandResult::Sql(SqlReply::Done)
         | CommandResult::Control(_)
         | CommandResult::Keys(_)
+        | CommandResult::Locks(_)
         | CommandResult::Events(_)
         | CommandResult::Items(_)
         | CommandResult::Failed(_) => StatementResult::default(),

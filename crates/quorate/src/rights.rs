@@ -86,7 +86,7 @@ impl Right {
             }
             Command::Sql(SqlCommand::Statement(_) | SqlCommand::Bulk(_) | SqlCommand::Vacuum) => Self::Write,
             Command::Sql(SqlCommand::Extend(_)) => Self::Nobody,
-            Command::Keys(_) | Command::Events(_) | Command::Items(_) => Self::Write,
+            Command::Keys(_) | Command::Locks(_) | Command::Events(_) | Command::Items(_) => Self::Write,
         }
     }
 }

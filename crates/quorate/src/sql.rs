@@ -406,9 +406,7 @@ impl Sql {
         let statement = (sql, params).into_statement().into_query()?;
         match self.read(Read::Sql(statement)).await? {
             ReadAnswer::Sql(rows) => Ok(rows),
-            ReadAnswer::Keys(_) | ReadAnswer::Events(_) => {
-                Err(Error::Unavailable("the node answered a query with a reply of another kind".into()))
-            }
+            _ => Err(Error::Unavailable("the node answered a query with a reply of another kind".into())),
         }
     }
 

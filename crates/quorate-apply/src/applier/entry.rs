@@ -302,9 +302,11 @@ impl<M: Machine> Applier<M> {
                 }
                 .into())
             }
-            command @ (Command::Sql(_) | Command::Keys(_) | Command::Events(_) | Command::Items(_)) => {
-                self.machine.run(command, context)
-            }
+            command @ (Command::Sql(_)
+            | Command::Keys(_)
+            | Command::Locks(_)
+            | Command::Events(_)
+            | Command::Items(_)) => self.machine.run(command, context),
         }
     }
 }

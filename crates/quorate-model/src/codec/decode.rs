@@ -15,9 +15,9 @@ use crate::events::EventsQuery;
 use crate::limits::{COMMANDS_MAX, EXTENSIONS_MAX, PARAMETERS_MAX, READ_CHECKS_MAX};
 use crate::{
     Bulk, Column, Command, CommandResult, ControlCommand, ControlReply, DryRunRecord, EventsCommand, EventsReply,
-    Failure, ItemsCommand, ItemsReply, KeysReply, Mode, Origin, Outcome, PackedRows, Param, Proposal, Read, ReadCheck,
-    Reply, RequestKey, Returned, SessionId, SpaceCommand, SqlCommand, SqlReply, Stamp, Statement, StatementResult,
-    Value,
+    Failure, ItemsCommand, ItemsReply, KeysReply, LocksCommand, LocksReply, Mode, Origin, Outcome, PackedRows, Param,
+    Proposal, Read, ReadCheck, Reply, RequestKey, Returned, SessionId, SpaceCommand, SqlCommand, SqlReply, Stamp,
+    Statement, StatementResult, Value,
 };
 
 /// The bits of a field's key that give the type of its content.
@@ -249,6 +249,7 @@ impl Decode for Command {
             (family::CONTROL, Content(part)) => ControlCommand::decode(part).map(Self::Control),
             (family::SQL, Content(part)) => SqlCommand::decode(part).map(Self::Sql),
             (family::KEYS, Content(part)) => SpaceCommand::decode(part).map(Self::Keys),
+            (family::LOCKS, Content(part)) => LocksCommand::decode(part).map(Self::Locks),
             (family::EVENTS, Content(part)) => EventsCommand::decode(part).map(Self::Events),
             (family::ITEMS, Content(part)) => ItemsCommand::decode(part).map(Self::Items),
             _ => Err(Flaw::Unknown),
@@ -273,6 +274,7 @@ impl Decode for Read {
         match only_field(part)? {
             (family::SQL, Content(part)) => Statement::decode(part).map(Self::Sql),
             (family::KEYS, Content(part)) => SpaceCommand::decode(part).map(Self::Keys),
+            (family::LOCKS, Content(part)) => LocksCommand::decode(part).map(Self::Locks),
             (family::EVENTS, Content(part)) => EventsQuery::decode(part).map(Self::Events),
             _ => Err(Flaw::Unknown),
         }
@@ -452,6 +454,7 @@ impl Decode for CommandResult {
             (family::CONTROL, Content(part)) => ControlReply::decode(part).map(Self::Control),
             (family::SQL, Content(part)) => SqlReply::decode(part).map(Self::Sql),
             (family::KEYS, Content(part)) => KeysReply::decode(part).map(Self::Keys),
+            (family::LOCKS, Content(part)) => LocksReply::decode(part).map(Self::Locks),
             (family::EVENTS, Content(part)) => EventsReply::decode(part).map(Self::Events),
             (family::ITEMS, Content(part)) => ItemsReply::decode(part).map(Self::Items),
             (FAILED, Content(part)) => Failure::decode(part).map(Self::Failed),

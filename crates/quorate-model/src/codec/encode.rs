@@ -242,6 +242,7 @@ impl Message for Command {
             Self::Control(command) => out.message(family::CONTROL, command),
             Self::Sql(command) => out.message(family::SQL, command),
             Self::Keys(command) => out.message(family::KEYS, command),
+            Self::Locks(command) => out.message(family::LOCKS, command),
             Self::Events(command) => out.message(family::EVENTS, command),
             Self::Items(command) => out.message(family::ITEMS, command),
         }
@@ -264,6 +265,7 @@ impl Message for Read {
         match self {
             Self::Sql(query) => out.message(family::SQL, query),
             Self::Keys(command) => out.message(family::KEYS, command),
+            Self::Locks(command) => out.message(family::LOCKS, command),
             Self::Events(query) => out.message(family::EVENTS, query),
         }
     }
@@ -382,6 +384,7 @@ impl Message for CommandResult {
             Self::Control(reply) => out.message(family::CONTROL, reply),
             Self::Sql(reply) => out.message(family::SQL, reply),
             Self::Keys(reply) => out.message(family::KEYS, reply),
+            Self::Locks(reply) => out.message(family::LOCKS, reply),
             Self::Events(reply) => out.message(family::EVENTS, reply),
             Self::Items(reply) => out.message(family::ITEMS, reply),
             Self::Failed(failure) => out.message(FAILED, failure),

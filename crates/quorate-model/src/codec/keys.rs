@@ -12,16 +12,13 @@ use std::ops::Bound;
 
 use bytes::Bytes;
 
+use super::fields::{numbers, one_of, record};
 use crate::keys::{
     AddOptions, Aggregate, BitAction, BitCommand, BitInteger, BitOperation, BitRange, BitStep, BitUnit, Change,
     Collection, Compare, Condition, ElementCommand, End, Expiry, ExpiryCondition, HashCommand, KeyCommand, KeyEntry,
     KeyInfo, KeySize, KeysCommand, KeysReply, Kind, ListCommand, Order, Overflow, Range, SetCommand, SetOperation,
     SortedSetCommand, SpaceCommand, Span, StringCommand, Which,
 };
-
-mod fields;
-
-use fields::{numbers, one_of, record};
 
 record!(SpaceCommand { space, command });
 

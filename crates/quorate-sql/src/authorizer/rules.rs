@@ -9,7 +9,8 @@ use rusqlite::ffi;
 use super::{Mode, Seen};
 use crate::events::{function as notify, schema as events};
 use crate::ffi::hooks::Access;
-use crate::keys::schema;
+use crate::keys::schema as keys;
+use crate::locks::schema as locks;
 
 /// The prefix of the names of the store's own tables.
 pub(crate) const RESERVED: &str = "_quorate_";
@@ -301,12 +302,13 @@ pub(crate) fn is_reserved(name: &str) -> bool {
 /// Returns whether a name is that of a table in which the store keeps records of its own, and not data: it may differ
 /// between versions for a while.
 pub fn is_bookkeeping(name: &str) -> bool {
-    starts_with(name, RESERVED) && !starts_with(name, schema::PREFIX) && !starts_with(name, events::PREFIX)
+    let of_data = [keys::PREFIX, locks::PREFIX, events::PREFIX];
+    starts_with(name, RESERVED) && !of_data.iter().any(|prefix| starts_with(name, prefix))
 }
 
 /// Returns whether a name is that of one of the store's views, which commands may read.
 fn is_view(name: &str) -> bool {
-    among(name, &schema::VIEW_NAMES) || name.eq_ignore_ascii_case(events::VIEW_NAME)
+    among(name, &keys::VIEW_NAMES) || among(name, &[locks::VIEW_NAME, events::VIEW_NAME])
 }
 
 fn is_notify(function: &str) -> bool {

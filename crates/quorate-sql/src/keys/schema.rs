@@ -74,6 +74,8 @@ macro_rules! time {
     };
 }
 
+pub(crate) use {is_alive, time};
+
 /// Creates the views, where they are missing.
 const VIEWS: [&str; 5] = [
     concat!(

@@ -85,6 +85,7 @@ impl Engine for SqlMachine {
         }
         self.undone_effects.add(self.scopes.end());
         self.keys.rolled_back();
+        self.locks.rolled_back();
     }
 
     fn is_open(&self) -> bool {
@@ -111,6 +112,7 @@ impl Engine for SqlMachine {
         self.own(ROLLBACK_TO)?;
         self.own(RELEASE)?;
         self.keys.rolled_back();
+        self.locks.rolled_back();
         // After a schema change, every ROLLBACK TO in the transaction makes SQLite discard its loaded schema, so the
         // effects stay.
         let mut undone = self.scopes.innermost;

@@ -15,7 +15,7 @@ use quorate_model::codec::keys_reply_len;
 use quorate_model::keys::limits::BRIEF_REPLY_BYTES;
 use quorate_model::keys::{KeysReply, SpaceCommand};
 use quorate_model::limits::RETURNED_BYTES_MAX;
-use quorate_model::{StoreFault, Topic};
+use quorate_model::{Failure, StoreFault, Topic};
 
 use super::SqlMachine;
 use crate::classify;
@@ -46,8 +46,8 @@ impl KeysState {
     }
 }
 
-impl From<Ended> for Trouble {
-    fn from(ended: Ended) -> Self {
+impl<E: Into<Failure>> From<Ended<E>> for Trouble {
+    fn from(ended: Ended<E>) -> Self {
         match ended {
             Ended::Failed(error) => Self::Failure(error.into()),
             Ended::Sqlite(error) => Self::Fault(classify::own(&error)),
@@ -119,9 +119,9 @@ fn check_returned(bytes: usize) -> Result<(), Ended> {
 }
 
 /// Returns the fault of what no command has caused.
-fn fault(ended: Ended) -> StoreFault {
+pub(super) fn fault<E: Into<Failure>>(ended: Ended<E>) -> StoreFault {
     match ended.into() {
         Trouble::Fault(fault) => fault,
-        Trouble::Failure(failure) => StoreFault::Damaged(format!("keys can't be swept: {failure}")),
+        Trouble::Failure(failure) => StoreFault::Damaged(format!("what has expired can't be swept: {failure}")),
     }
 }

@@ -28,7 +28,7 @@ impl SqlMachine {
         let answer = match &check.read {
             Read::Sql(query) => self.guarded(|machine, effects| machine.rows_hash(query, effects)),
             Read::Keys(command) => self.reply_hash(command),
-            Read::Events(_) => return Err(no_store()),
+            Read::Locks(_) | Read::Events(_) => return Err(no_store()),
         };
         match answer {
             Ok(answer) if answer == check.answer || Mutant::ReadChecksIgnored.is_on() => Ok(()),
@@ -88,6 +88,7 @@ fn conflict(read: &Read, why: &str) -> Failure {
             format!("what the transaction had read was changed by another write: {sql:?} {why}; run it again")
         }
         Read::Keys(_) => "a key that the transaction depends on was changed by another write; run it again".to_owned(),
+        Read::Locks(_) => "a lock that the transaction depends on is another one now; run it again".to_owned(),
         Read::Events(_) => "the events that the transaction depends on are others now; run it again".to_owned(),
     };
     Failure::new(FailureKind::Conflict, text)

@@ -22,8 +22,8 @@ const FLUSH: &str = "SAVEPOINT written";
 const RESET_CHANGES: &str = "DELETE FROM _quorate_applied WHERE 0";
 
 impl Stores for SqlMachine {
-    /// A plain statement undoes itself, and a command of keys that fails has written nothing. A savepoint would cost as
-    /// much as the statement.
+    /// A plain statement undoes itself, and a command of keys or locks that fails has written nothing. A savepoint
+    /// would cost as much as the statement.
     fn scope_of(&mut self, proposal: &Proposal) -> Scope {
         let Proposal { mode: Mode::Atomic, dry_run: None, commands, read_checks, .. } = proposal else {
             return Scope::Undoable;
@@ -34,18 +34,20 @@ impl Stores for SqlMachine {
             {
                 Scope::Bare
             }
-            ([Command::Keys(_) | Command::Events(_)], []) => Scope::Bare,
+            ([Command::Keys(_) | Command::Locks(_) | Command::Events(_)], []) => Scope::Bare,
             _ => Scope::Undoable,
         }
     }
 
-    /// A command of keys checks first and then writes. Only that its reply is too large, after those before it, shows
-    /// later; so one with a large reply needs a savepoint, if it writes.
+    /// A command of keys or locks checks first and then writes. Only that its reply is too large, after those before
+    /// it, shows later; so one of keys with a large reply needs a savepoint, if it writes. No command of locks that
+    /// writes fails because of its reply.
     fn scope_of_step(&mut self, command: &Command) -> Scope {
         match command {
             Command::Keys(SpaceCommand { command, .. }) if command.only_reads() || command.replies_briefly() => {
                 Scope::Bare
             }
+            Command::Locks(_) => Scope::Bare,
             _ => Scope::Undoable,
         }
     }
@@ -62,6 +64,8 @@ impl Stores for SqlMachine {
     }
 
     fn leave(&mut self, index: u64, proposal: &Proposal) {
+        // An entry that was refused has begun no commands; the sweep after it needs the index too.
+        self.index = index;
         self.slow.write(self.begun, index, proposal);
     }
 
@@ -105,6 +109,7 @@ impl Stores for SqlMachine {
         match command {
             Command::Sql(command) => self.sql(command, context).map(CommandResult::Sql),
             Command::Keys(command) => self.keys(command, context).map(CommandResult::Keys),
+            Command::Locks(command) => self.locks(command, context).map(CommandResult::Locks),
             Command::Events(command) => self.notify(command).map(CommandResult::Events),
             Command::Control(_) | Command::Items(_) => Err(no_store()),
         }
@@ -143,15 +148,17 @@ impl Stores for SqlMachine {
 
     /// Nothing in the SQL store has a time.
     fn sweep(&mut self, now: u64, max: usize) -> Result<(), StoreFault> {
-        self.sweep_keys(now, max)
+        self.sweep_keys(now, max)?;
+        self.sweep_locks(now, max)
     }
 
     fn next_due(&mut self) -> Result<Option<u64>, StoreFault> {
-        self.keys_due()
+        Ok(self.keys_due()?.into_iter().chain(self.locks_due()?).min())
     }
 
     fn take_touched(&mut self) -> Vec<Topic> {
         let mut touched = std::mem::take(&mut self.keys.touched);
+        touched.append(&mut self.locks.touched);
         if std::mem::take(&mut self.events.touched) {
             touched.push(Topic::EVENTS);
         }
@@ -165,7 +172,7 @@ impl Stores for SqlMachine {
                 .get(&statement.sql)
                 .is_some_and(|prepared| prepared.statement().readonly() && !prepared.note().effects.notifies),
             Command::Keys(SpaceCommand { command, .. }) => command.only_reads(),
-            Command::Sql(_) | Command::Control(_) | Command::Events(_) | Command::Items(_) => false,
+            Command::Sql(_) | Command::Control(_) | Command::Locks(_) | Command::Events(_) | Command::Items(_) => false,
         }
     }
 }

@@ -26,6 +26,7 @@ mod events;
 mod faults;
 mod hostile;
 mod keys;
+mod locks;
 mod names;
 mod pipeline;
 mod poison;

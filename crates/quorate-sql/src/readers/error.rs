@@ -83,8 +83,8 @@ impl From<OpenError> for ReadError {
     }
 }
 
-impl From<Ended> for ReadError {
-    fn from(ended: Ended) -> Self {
+impl<E: Into<Failure>> From<Ended<E>> for ReadError {
+    fn from(ended: Ended<E>) -> Self {
         match ended {
             Ended::Failed(error) => Self::Failed(error.into()),
             Ended::Sqlite(error) => error.into(),

@@ -19,13 +19,13 @@ use crate::classify;
 /// Since level 2 sessions have a column `recent`, since level 3 there is a table of enabled extensions, since level 4
 /// one of rejected entries, since level 5 the applied row has the columns `format_level` and `due`, since level 6 there
 /// are tables of users and of requests with keys, since level 7 the applied row has the columns `archiver_node` and
-/// `archiver_token`, since level 8 there are the tables of keys and the views on them, and since level 9 there are the
-/// tables of events and the view on them.
+/// `archiver_token`, since level 8 there are the tables of keys and the views on them, and since level 9 there are
+/// those of locks and of events.
 ///
 /// A row says level 4 as long as the columns of level 5 hold their defaults, level 5 until the tables of level 6 may
 /// hold rows, level 6 until there may be an archiver, level 7 until there may be keys, and level 8 until there may be
-/// events. An older program can then use the database, so a cluster can be upgraded node by node, and back, until the
-/// format level rises.
+/// locks or events. An older program can then use the database, so a cluster can be upgraded node by node, and back,
+/// until the format level rises.
 pub const STORE_LEVEL: u32 = 9;
 
 /// The level of the layout since which the row has a format level and a due time.

@@ -52,7 +52,7 @@ impl<T: FromReply> KeysCall<T> {
         }
         match self.sql.read(Read::Keys(self.command)).await? {
             ReadAnswer::Keys(reply) => result_of(reply),
-            ReadAnswer::Sql(_) | ReadAnswer::Events(_) => Err(other_answer()),
+            _ => Err(other_answer()),
         }
     }
 }

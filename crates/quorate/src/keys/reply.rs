@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use quorate_model::CommandResult;
 use quorate_model::keys::{Change, KeyEntry, KeyInfo, KeysReply, Page, Version};
+use quorate_model::locks::LocksReply;
+
+use crate::locks::FromLocksReply;
 
 /// A type that a reply to a command can be read as.
 pub trait FromReply: Sized {
@@ -12,24 +15,40 @@ pub trait FromReply: Sized {
     fn from_reply(reply: KeysReply) -> Option<Self>;
 }
 
-/// The replies to the commands on keys among the steps of a batch, a pipeline or a transaction.
+/// The replies to the commands on keys and locks among the steps of a batch, a pipeline or a transaction.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Replies(BTreeMap<usize, KeysReply>);
+pub struct Replies {
+    keys: BTreeMap<usize, KeysReply>,
+    locks: BTreeMap<usize, LocksReply>,
+}
 
 impl Replies {
     /// Takes the replies out of results.
     pub(crate) fn of(results: &mut [CommandResult]) -> Self {
-        let replies = results.iter_mut().enumerate().filter_map(|(step, result)| match result {
-            CommandResult::Keys(reply) => Some((step, std::mem::replace(reply, KeysReply::Done))),
-            _ => None,
-        });
-        Self(replies.collect())
+        let mut replies = Self::default();
+        for (step, result) in results.iter_mut().enumerate() {
+            match result {
+                CommandResult::Keys(reply) => {
+                    replies.keys.insert(step, std::mem::replace(reply, KeysReply::Done));
+                }
+                CommandResult::Locks(reply) => {
+                    replies.locks.insert(step, std::mem::replace(reply, LocksReply::Missing));
+                }
+                _ => {}
+            }
+        }
+        replies
     }
 
     /// Returns the reply to a step, by its number from 0; `None` if the step is no command on keys, has failed, or its
     /// reply is of another kind.
     pub fn get<T: FromReply>(&self, step: usize) -> Option<T> {
-        self.0.get(&step).cloned().and_then(T::from_reply)
+        self.keys.get(&step).cloned().and_then(T::from_reply)
+    }
+
+    /// Does the same for a command on locks.
+    pub fn of_lock<T: FromLocksReply>(&self, step: usize) -> Option<T> {
+        self.locks.get(&step).cloned().and_then(T::from_reply)
     }
 }
 

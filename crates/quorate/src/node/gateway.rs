@@ -14,6 +14,7 @@ use quorate_env::mutant::Mutant;
 use quorate_env::{Cause, Env, Instant, timeout_at};
 use quorate_model::events::EventsQuery;
 use quorate_model::keys::{KEYS_LEVEL, KeysReply, SpaceCommand};
+use quorate_model::locks::LocksCommand;
 use quorate_model::{
     ALONE, Command, ControlCommand, Failure, FailureKind, GroupId, Outcome, Position, Read, SqlCommand, StateMachine,
     StoreFault,
@@ -106,6 +107,7 @@ impl Gateway {
         if fault.borrow_and_update().is_some() {
             fault.mark_changed();
         }
+        waits.insert(GroupId::MAIN, store.waits().clone());
         let logins = Logins::new(&env);
         Self {
             env,
@@ -158,7 +160,7 @@ impl Gateway {
             Command::Control(ControlCommand::User(command)) => return super::users::check(command),
             Command::Control(_) | Command::Sql(SqlCommand::Vacuum | SqlCommand::Extend(_)) => return Ok(()),
             // What these commands name was checked with the limits.
-            Command::Keys(_) | Command::Events(_) => return Ok(()),
+            Command::Keys(_) | Command::Locks(_) | Command::Events(_) => return Ok(()),
             Command::Items(_) => {
                 return Err(Failure::new(FailureKind::Refused, "this cluster has no store for the command"));
             }
@@ -190,6 +192,7 @@ impl Gateway {
                 Ok(ReadAnswer::Sql(rows))
             }
             Read::Keys(command) => self.read_keys(request, command).await,
+            Read::Locks(command) => self.read_locks(request, command).await,
             Read::Events(query) => self.read_events(request, query).await,
         }
     }
@@ -210,6 +213,7 @@ impl Gateway {
                 Ok(ReadAnswer::Sql(rows))
             }
             Read::Keys(command) => self.read_keys(&request, command).await,
+            Read::Locks(command) => self.read_locks(&request, command).await,
             Read::Events(query) => self.read_events(&request, query).await,
         }
     }
@@ -245,6 +249,13 @@ impl Gateway {
         // Soon after the founding of a cluster, or the upgrade of its last node, another attempt succeeds.
         self.check_level(KEYS_LEVEL).map_err(|failure| Error::Unavailable(failure.message.into()))?;
         Ok(self.store.readers().keys(&self.env, commands, bytes_max, &limits.for_read()).await?)
+    }
+
+    /// Answers a read of locks.
+    async fn read_locks(&self, request: &ReadRequest, command: &LocksCommand) -> Result<ReadAnswer, Error> {
+        self.check_store_read(&request.read)?;
+        let limits = request.limits.for_read();
+        Ok(ReadAnswer::Locks(self.store.readers().locks(&self.env, command, &limits).await?))
     }
 
     /// Answers a query for events.

@@ -215,6 +215,7 @@ async fn query(gateway: &Gateway, query: Query) -> Reply {
     let values = match &answer {
         Ok(ReadAnswer::Sql(rows)) => codec::row_len(rows.values()),
         Ok(ReadAnswer::Keys(reply)) => codec::keys_reply_len(reply),
+        Ok(ReadAnswer::Locks(reply)) => codec::locks_reply_len(reply),
         Ok(ReadAnswer::Events(answer)) => codec::events_answer_len(answer),
         Err(_) => 0,
     };

@@ -110,7 +110,7 @@ impl Query {
         let stamp = self.stamp.map(|WireStamp { now, seed }| Stamp { now, seed });
         match self.read()? {
             ReadRequest { read: Read::Sql(statement), limits, .. } => Ok(snapshot::Query { statement, limits, stamp }),
-            ReadRequest { read: Read::Keys(_) | Read::Events(_), .. } => {
+            ReadRequest { read: Read::Keys(_) | Read::Locks(_) | Read::Events(_), .. } => {
                 Err(malformed("a snapshot answers only queries"))
             }
         }
@@ -190,6 +190,7 @@ impl From<Result<ReadAnswer, Error>> for Answer {
         let kind = match result {
             Ok(ReadAnswer::Sql(rows)) => AnswerKind::Rows(rows.into()),
             Ok(ReadAnswer::Keys(reply)) => AnswerKind::Keys(codec::encode_keys_reply(&reply)),
+            Ok(ReadAnswer::Locks(reply)) => AnswerKind::Locks(codec::encode_locks_reply(&reply)),
             Ok(ReadAnswer::Events(answer)) => AnswerKind::Events(codec::encode_events_answer(&answer)),
             Err(error) => AnswerKind::Refused((&error).into()),
         };
@@ -202,6 +203,9 @@ impl From<Answer> for Result<ReadAnswer, Error> {
         match answer.kind {
             Some(AnswerKind::Rows(rows)) => rows.try_into().map(ReadAnswer::Sql),
             Some(AnswerKind::Keys(reply)) => codec::decode_keys_reply(&reply).map(ReadAnswer::Keys).map_err(unreadable),
+            Some(AnswerKind::Locks(reply)) => {
+                codec::decode_locks_reply(&reply).map(ReadAnswer::Locks).map_err(unreadable)
+            }
             Some(AnswerKind::Events(answer)) => {
                 codec::decode_events_answer(&answer).map(ReadAnswer::Events).map_err(unreadable)
             }

@@ -8,7 +8,7 @@ use futures_util::future::{BoxFuture, ready};
 use quorate_env::{Cause, Instant};
 use quorate_model::events::EventsAnswer;
 use quorate_model::keys::SpaceCommand;
-use quorate_model::{Command, Failure, FailureKind, KeysReply, Outcome, Position, Read, Topic};
+use quorate_model::{Command, Failure, FailureKind, KeysReply, LocksReply, Outcome, Position, Read, Topic};
 use quorate_sql::query::Rows;
 use quorate_sql::readers::ReadLimits;
 use quorate_wire::{CallError, FailureKind as CallFailureKind, NotSent};
@@ -99,6 +99,7 @@ pub(crate) struct ReadRequest {
 pub(crate) enum ReadAnswer {
     Sql(Rows),
     Keys(KeysReply),
+    Locks(LocksReply),
     Events(EventsAnswer),
 }
 

@@ -4,6 +4,7 @@ use quorate_apply::session::{SESSION_IDLE_NANOS, SESSIONS_MAX};
 use quorate_model::ARCHIVER_LEVEL;
 use quorate_model::keys::KEYS_LEVEL;
 use quorate_model::limits::{KEPT_OUTCOME_BYTES_MAX, SESSION_WINDOW};
+use quorate_model::locks::LOCKS_LEVEL;
 use quorate_model::users::USERS_LEVEL;
 
 use super::*;
@@ -114,7 +115,8 @@ fn sessions_of_the_first_layout_are_upgraded() {
 /// process may end.
 #[test]
 fn a_database_of_layout_4_is_upgraded_from_any_state() {
-    const DROPS: [&str; 9] = [
+    const DROPS: [&str; 10] = [
+        "DROP VIEW quorate_locks; DROP TABLE _quorate_locks_claims; DROP TABLE _quorate_locks",
         "DROP VIEW quorate_keys; DROP VIEW quorate_hashes; DROP VIEW quorate_sets; DROP VIEW quorate_sorted_sets;
             DROP VIEW quorate_lists",
         "DROP TABLE _quorate_keys_elements; DROP TABLE _quorate_keys",
@@ -144,7 +146,7 @@ fn the_layout_stays_old_until_the_format_level_rises() {
     let layout =
         |node: &Node| node.conn().query_row("SELECT level FROM _quorate_applied", [], |row| row.get::<_, u32>(0));
     assert_eq!(layout(&node), Ok(4));
-    for (level, of_layout) in [(2, 5), (USERS_LEVEL, 6), (ARCHIVER_LEVEL, 7), (KEYS_LEVEL, 8)] {
+    for (level, of_layout) in [(2, 5), (USERS_LEVEL, 6), (ARCHIVER_LEVEL, 7), (KEYS_LEVEL, 8), (LOCKS_LEVEL, 9)] {
         node.propose(&Proposal::new(None, vec![ControlCommand::Raise(level).into()])).unwrap();
         assert_eq!((layout(&node), node.applier().applied().level), (Ok(of_layout), level));
         node.restart();

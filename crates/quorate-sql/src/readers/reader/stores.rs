@@ -1,6 +1,7 @@
 //! Reads of the stores beside SQL, which take no text from users.
 
-use quorate_keys::{Context, Keys, Version};
+use quorate_keys::{Keys, Version};
+use quorate_locks::{Locks, LocksCommand, LocksReply};
 use quorate_model::Failure;
 use quorate_model::codec::keys_reply_len;
 use quorate_model::events::{EventsAnswer, EventsQuery};
@@ -12,9 +13,13 @@ use super::{Known, Reader};
 use crate::events::EventTables;
 use crate::ffi::database::Database;
 use crate::keys::{Ended, KeyTables};
+use crate::locks::LockTables;
 
 /// What the log of slow queries says of commands on keys.
 const KEYS: &str = "commands on keys";
+
+/// What it says of commands on locks.
+const LOCKS: &str = "a command on locks";
 
 /// What it says of queries for events.
 const EVENTS: &str = "a query for events";
@@ -29,7 +34,7 @@ impl Reader {
         allowance: Allowance,
     ) -> Result<Option<Vec<Result<KeysReply, Failure>>>, ReadError> {
         // The limits of the commands and the guard bound their work.
-        let mut context = Context::new(self.time.now(), Version::default(), u64::MAX);
+        let mut context = quorate_keys::Context::new(self.time.now(), Version::default(), u64::MAX);
         self.of_store(KEYS, allowance, |database| {
             let (mut answers, mut bytes) = (Vec::with_capacity(commands.len()), 0_usize);
             for SpaceCommand { space, command } in commands {
@@ -43,8 +48,20 @@ impl Reader {
                     break;
                 }
             }
-            Ok(answers)
+            Ok::<_, Ended>(answers)
         })
+    }
+
+    /// Runs a command on locks that only reads, at the time of the cluster. Returns `None` if a first try reached its
+    /// limit.
+    pub(in crate::readers) fn locks(
+        &mut self,
+        command: &LocksCommand,
+        allowance: Allowance,
+    ) -> Result<Option<LocksReply>, ReadError> {
+        // As for keys.
+        let mut context = quorate_locks::Context::new(self.time.now(), 0, u64::MAX);
+        self.of_store(LOCKS, allowance, |database| Locks::new(&mut LockTables::of(database), &mut context).run(command))
     }
 
     /// Answers a query for events. Returns `None` if a first try reached its limit.
@@ -57,11 +74,11 @@ impl Reader {
     }
 
     /// Reads the tables of a store in a transaction. One that an error leaves open ends with the use of the reader.
-    fn of_store<T>(
+    fn of_store<T, E: Into<Failure>>(
         &mut self,
         what: &str,
         allowance: Allowance,
-        read: impl FnOnce(&mut Database<Known>) -> Result<T, Ended>,
+        read: impl FnOnce(&mut Database<Known>) -> Result<T, Ended<E>>,
     ) -> Result<Option<T>, ReadError> {
         let answer = self.guarded(what, allowance, |reader| {
             reader.end_paused();
@@ -74,7 +91,7 @@ impl Reader {
                 if is_alone {
                     database.execute("COMMIT", [])?;
                 }
-                Ok::<_, Ended>(answer)
+                Ok::<_, Ended<E>>(answer)
             })
         });
         answer.inspect_err(|error| self.suspicions.note(&self.generation, error, None))

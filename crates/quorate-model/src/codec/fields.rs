@@ -7,6 +7,7 @@ use crate::codec::decode::{Decode, Fields, Flaw, Part, empty, push, small, unzig
 use crate::codec::encode::{Message, Out, zigzag};
 use crate::keys::limits::ARGUMENTS_MAX;
 use crate::keys::{Page, Version};
+use crate::locks::Token;
 
 /// What one field holds.
 pub(super) trait Single: Sized {
@@ -171,6 +172,7 @@ whole_numbers! {
     u8: u64::from, small;
     i64: zigzag, |number| Ok(unzigzag(number));
     Version: |version: Self| version.0, |number| Ok(Self(number));
+    Token: |token: Self| token.0, |number| Ok(Self(number));
     bool: u64::from, flag;
 }
 
@@ -265,7 +267,7 @@ macro_rules! record {
             }
         }
 
-        $crate::codec::keys::fields::as_message!($type {});
+        $crate::codec::fields::as_message!($type {});
     };
 }
 
@@ -278,7 +280,7 @@ macro_rules! one_of {
             fn put(&self, out: &mut impl $crate::codec::encode::Out) {
                 match self {
                     $(Self::$absent => {})?
-                    $(Self::$variant $shape => $crate::codec::keys::fields::variant!(put out $tag $shape $($list)?),)*
+                    $(Self::$variant $shape => $crate::codec::fields::variant!(put out $tag $shape $($list)?),)*
                 }
             }
         }
@@ -290,7 +292,7 @@ macro_rules! one_of {
                 })?
                 Ok(match $crate::codec::decode::only_field(part)? {
                     $(($tag, field) => {
-                        $crate::codec::keys::fields::variant!(take field $shape $($list)?);
+                        $crate::codec::fields::variant!(take field $shape $($list)?);
                         Self::$variant $shape
                     })*
                     _ => return Err($crate::codec::decode::Flaw::Unknown),
@@ -298,7 +300,7 @@ macro_rules! one_of {
             }
         }
 
-        $crate::codec::keys::fields::as_message!($type {
+        $crate::codec::fields::as_message!($type {
             $(fn absent() -> Result<Self, $crate::codec::decode::Flaw> {
                 Ok(Self::$absent)
             }
@@ -312,28 +314,28 @@ macro_rules! one_of {
 
 /// Puts the fields of a variant, or takes them into variables of their names.
 macro_rules! variant {
-    (put $out:ident $tag:literal ($field:ident)) => { $crate::codec::keys::fields::Single::put($field, $tag, $out) };
+    (put $out:ident $tag:literal ($field:ident)) => { $crate::codec::fields::Single::put($field, $tag, $out) };
     (put $out:ident $tag:literal ($($field:ident),*) $(list)?) => { $out.message($tag, &($($field,)*)) };
     (put $out:ident $tag:literal { $($field:ident),* }) => { $out.message($tag, &($($field,)*)) };
-    (take $from:ident ($field:ident)) => { let $field = $crate::codec::keys::fields::Single::take($from)?; };
+    (take $from:ident ($field:ident)) => { let $field = $crate::codec::fields::Single::take($from)?; };
     (take $from:ident ($($field:ident),*) $(list)?) => {
-        let ($($field,)*) = $crate::codec::keys::fields::message($from)?;
+        let ($($field,)*) = $crate::codec::fields::message($from)?;
     };
     (take $from:ident { $($field:ident),* }) => {
-        let ($($field,)*) = $crate::codec::keys::fields::message($from)?;
+        let ($($field,)*) = $crate::codec::fields::message($from)?;
     };
 }
 
 /// A message as what a field holds.
 macro_rules! as_message {
     ($type:ty { $($absent:tt)* }) => {
-        impl $crate::codec::keys::fields::Single for $type {
+        impl $crate::codec::fields::Single for $type {
             fn put(&self, tag: u32, out: &mut impl $crate::codec::encode::Out) {
                 out.message(tag, self);
             }
 
             fn take(field: $crate::codec::decode::Field<'_>) -> Result<Self, $crate::codec::decode::Flaw> {
-                $crate::codec::keys::fields::message(field)
+                $crate::codec::fields::message(field)
             }
 
             $($absent)*
@@ -344,7 +346,7 @@ macro_rules! as_message {
 /// An enumeration as a number; the variant behind `=` is 0, and may be absent.
 macro_rules! numbers {
     ($type:ty = $absent:ident { $($number:literal: $variant:ident),* }) => {
-        impl $crate::codec::keys::fields::Single for $type {
+        impl $crate::codec::fields::Single for $type {
             fn put(&self, tag: u32, out: &mut impl $crate::codec::encode::Out) {
                 out.number(tag, match self {
                     Self::$absent => 0,

@@ -1,0 +1,123 @@
+//! Locks in what a store makes of its database, and reads of them.
+
+use std::sync::Arc;
+
+use quorate_env::{Env, Instant};
+use quorate_locks::{LocksCommand, LocksReply};
+use quorate_model::{
+    Applied, Command, ControlCommand, Entry, LogId, NodeId, Payload, Proposal, Stamp, StateMachine, codec,
+};
+
+use super::*;
+use crate::backup::{BackupFile, Take, restore};
+use crate::logical_hash;
+use crate::machine::tests::SECOND;
+use crate::readers::ReadLimits;
+use crate::store::tests::{Home, PATIENCE, apply, home, open, options};
+use crate::store::{SqlStore, Verification};
+
+/// The time of the first entry; the others follow within a microsecond.
+const START: u64 = 1_700_000_000 * SECOND;
+
+/// How long leases and waits last.
+const TTL: u64 = 3600 * SECOND;
+
+fn entry(index: u64, command: impl Into<Command>) -> Entry {
+    entry_at(index, START + index, command)
+}
+
+fn entry_at(index: u64, now: u64, command: impl Into<Command>) -> Entry {
+    let bytes = codec::encode_proposal(&Proposal::new(None, vec![command.into()])).unwrap();
+    let log_id = LogId { term: 1, node: NodeId(1), index };
+    Entry { log_id, payload: Payload::Proposal(Stamp { now, seed: index }, bytes) }
+}
+
+fn acquire(name: u64, holder: &'static str) -> LocksCommand {
+    let (name, wait) = (format!("lock {name}").into(), Some(TTL));
+    LocksCommand::Acquire { name, holder: holder.into(), ttl: TTL, permits: 1, wait, note: "".into() }
+}
+
+/// A store with locks that are held and waited for.
+fn with_locks() -> (Home, SqlStore) {
+    let home = home();
+    let store = open(&home.dir, options());
+    let commands = (0..200).flat_map(|name| ["ann", "bob"].map(|holder| acquire(name, holder)));
+    let entries = (1..).zip(commands).map(|(index, command)| entry(index, command)).collect();
+    assert!(apply(&store, entries).unwrap().into_iter().flatten().all(|outcome| outcome.is_ok()));
+    (home, store)
+}
+
+fn hash(store: &SqlStore) -> u128 {
+    let conn = connection::open_reader(&store.generation(), 1 << 20).unwrap();
+    assert_eq!(conn.query_row("SELECT count(*) FROM _quorate_locks_claims", [], |row| row.get(0)), Ok(400));
+    logical_hash::user(&conn).unwrap()
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(future)
+}
+
+#[test]
+fn an_image_has_the_locks_and_goes_on_with_them() {
+    let (_home, store) = with_locks();
+    let other_home = home();
+    let other = open(&other_home.dir, options());
+    let (mut source, mut sink) = (store.send_image().unwrap(), other.receive_image().unwrap());
+    while let Some(piece) = source.next().unwrap() {
+        sink.write(piece).unwrap();
+    }
+    drop(source);
+    sink.finish().unwrap().install().unwrap();
+    assert_eq!(hash(&other), hash(&store));
+    let again = entry(401, acquire(7, "bob"));
+    for store in [&store, &other] {
+        apply(store, vec![again.clone()]).unwrap();
+    }
+    assert_eq!(hash(&other), hash(&store));
+}
+
+#[test]
+fn a_backup_has_the_locks_for_a_restore() {
+    let (_home, store) = with_locks();
+    let (disk, dir) = (Arc::clone(Env::real().disk()), tempfile::tempdir().unwrap());
+    let file = dir.path().join("a.db");
+    let mut backup = BackupFile::create(&disk, &file, false).unwrap();
+    let mut source = store.send_image().unwrap();
+    std::iter::from_fn(|| source.next().unwrap()).for_each(|piece| backup.write(&piece).unwrap());
+    let backup = backup.finish().unwrap();
+    let applied = Applied { log_id: backup.applied.log_id, ..Applied::default() };
+    restore(&disk, dir.path(), (&file, Take::Copy), options().identity, &applied).unwrap();
+    assert_eq!(hash(&open(dir.path(), options())), hash(&store));
+}
+
+#[test]
+fn a_verification_compares_the_locks() {
+    let (_home, store) = with_locks();
+    apply(&store, vec![entry(401, ControlCommand::Verify)]).unwrap();
+    let verified = block_on(store.verification(401, Instant::now() + PATIENCE));
+    let Some(Verification::Done(hashes)) = verified else { panic!("{verified:?}") };
+    let tables = ["", "_claims", "_tokens"].map(|name| format!("_quorate_locks{name}"));
+    assert!(tables.iter().eq(hashes.keys().filter(|name| name.starts_with("_quorate_locks"))), "{hashes:?}");
+}
+
+/// All have ended by the clock of this machine, and none by the stamps.
+#[test]
+fn reads_judge_by_the_stamps_and_the_time_since_and_not_by_a_wall_clock() {
+    let (_home, store) = with_locks();
+    let read = || {
+        let inspect = LocksCommand::Inspect { name: "lock 7".into() };
+        block_on(store.readers().locks(&Env::real(), &inspect, &ReadLimits::default())).unwrap()
+    };
+    let LocksReply::Lock(lock) = read() else { panic!("no lock") };
+    let names = |claims: &[quorate_locks::Claim]| claims.iter().map(|claim| claim.holder.clone()).collect::<Vec<_>>();
+    assert_eq!((names(&lock.holders), names(&lock.waiters)), (vec!["ann".into()], vec!["bob".into()]));
+    assert!(lock.holders.iter().all(|holder| (TTL / 2..=TTL).contains(&holder.left)));
+    // Time passes without an entry.
+    let nothing = LocksCommand::Release { name: "no lock".into(), holder: "ann".into() };
+    apply(&store, vec![entry_at(401, START + TTL - SECOND / 1000, nothing)]).unwrap();
+    let end = Instant::now() + PATIENCE;
+    while read() != LocksReply::Missing {
+        assert!(Instant::now() < end);
+    }
+    hash(&store);
+}
