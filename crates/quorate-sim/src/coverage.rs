@@ -83,7 +83,7 @@ pub struct Coverage {
 }
 
 /// What a run of many seeds must have met in addition to faults.
-const HAPPENINGS: [&str; 47] = [
+const HAPPENINGS: [&str; 50] = [
     WORK_RIGHT,
     WORK_WRONG,
     TRANSACTION,
@@ -92,6 +92,9 @@ const HAPPENINGS: [&str; 47] = [
     PIPELINE,
     PIPELINE_ENDED,
     KEYS,
+    LOCK_HELD,
+    LOCK_TIMED_OUT,
+    FENCED,
     EVENTS,
     LISTENER,
     INTERACTIVE,
@@ -152,6 +155,11 @@ pub const PIPELINE_ENDED: &str = "pipeline whose transaction ended";
 
 /// A batch of SQL and keys was acknowledged.
 pub const KEYS: &str = "batch of SQL and keys";
+
+/// Locks that were acquired, those that were not free for too long, and batches of holders that were late.
+pub const LOCK_HELD: &str = "lock that was acquired";
+pub const LOCK_TIMED_OUT: &str = "lock that was not free in time";
+pub const FENCED: &str = "batch of a holder that was late";
 
 /// A batch of SQL and events was acknowledged, and a listener heard an event.
 pub const EVENTS: &str = "batch of SQL and events";

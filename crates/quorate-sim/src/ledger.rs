@@ -13,6 +13,7 @@ use crate::history::History;
 mod events;
 pub mod items;
 mod keys;
+mod locks;
 
 pub use events::Event;
 use items::Items;
@@ -84,6 +85,8 @@ struct Inner {
     migrations: (u64, u64),
     /// The results of statements that some nodes can't apply, by number.
     ails: BTreeMap<i64, End>,
+    /// The tokens that were written under a lock, and acknowledged.
+    granted: BTreeSet<i64>,
     /// The items of the group beside `main`.
     items: Items,
     /// What the listener heard.
@@ -123,6 +126,8 @@ pub struct Held {
     pub ails: BTreeMap<i64, u64>,
     /// What is held under keys.
     pub keys: Keys,
+    /// The tokens that were written under a lock, in the order of their rows.
+    pub grants: Vec<i64>,
     /// The events, in their order.
     pub events: Vec<Event>,
     /// The counters of batches and of moves, by client.
@@ -177,6 +182,11 @@ impl Ledger {
     /// Records how a statement that some nodes can't apply ended.
     pub fn ailed(&self, number: i64, end: End) {
         self.inner().ails.insert(number, end);
+    }
+
+    /// Records that what a client wrote under a token was acknowledged.
+    pub fn granted(&self, token: i64) {
+        self.inner().granted.insert(token);
     }
 
     /// Records that a caller begins to run this many migrations.
@@ -281,6 +291,9 @@ impl Ledger {
             ));
         }
         held.keys.wrong(&with_keys).into_iter().for_each(|wrong| history.violation(wrong));
+        if let Some(wrong) = locks::wrong_grants(&held.grants, &inner.granted, history.is_forced()) {
+            history.violation(wrong);
+        }
         events::wrong_held(&held.events, &with_events).into_iter().for_each(|wrong| history.violation(wrong));
         // A forced recovery may lose what was heard.
         if let Some(wrong) = events::wrong_heard(&inner.heard, &held.events).filter(|_| !history.is_forced()) {

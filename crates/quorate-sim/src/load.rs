@@ -27,6 +27,7 @@ mod bursts;
 mod events;
 mod items;
 mod keys;
+mod locks;
 mod pipelines;
 mod reads;
 mod requests;
@@ -36,6 +37,7 @@ mod users;
 
 use ails::Ails;
 use items::ItemsClient;
+use locks::LockClient;
 use upkeep::Upkeep;
 use users::UsersOperator;
 
@@ -65,7 +67,7 @@ const BURST_ONE_IN: u64 = 600;
 /// The tables. `events` has no key, so that a write which is applied twice shows. Defaults, triggers and indexes draw
 /// random numbers, ask for the time and call functions of the program. `relics` is never written again, so only readers
 /// can meet a bad page there.
-const SCHEMA: [&str; 15] = [
+const SCHEMA: [&str; 16] = [
     "CREATE TABLE events (client INTEGER NOT NULL, number INTEGER NOT NULL, draw INTEGER NOT NULL DEFAULT (random()),
         at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP, body TEXT CHECK (body IS NULL OR body <> 'broken'))",
     "CREATE INDEX events_by_number ON events (client, number)",
@@ -83,6 +85,7 @@ const SCHEMA: [&str; 15] = [
     "CREATE TABLE mirrors (client INTEGER NOT NULL, number INTEGER NOT NULL, draw INTEGER NOT NULL)",
     "CREATE TABLE steps (number INTEGER NOT NULL, before INTEGER NOT NULL)",
     "CREATE TABLE relics (body TEXT)",
+    locks::TABLE,
     "CREATE TABLE signals (client INTEGER NOT NULL, number INTEGER NOT NULL)",
     "CREATE TRIGGER signal AFTER INSERT ON signals BEGIN
         SELECT notify('signal:' || new.client, new.number); END",
@@ -133,6 +136,7 @@ pub async fn held(sql: &Sql) -> Result<Held, Error> {
     let ails: Vec<(i64, i64)> = sql.query_as("SELECT number, count(*) FROM ails GROUP BY number", ()).await?;
     held.ails = ails.into_iter().map(|(number, found)| (number, count(found))).collect();
     held.keys = keys::held(sql).await?;
+    held.grants = locks::grants(sql).await?;
     held.events = events::held(sql).await?;
     let status = sql.migration_status(&Migrations::default()).await;
     let status = status.map_err(|error| match error {
@@ -186,6 +190,10 @@ impl Load {
         load.tasks.push(env.spawn(Ails::new(cluster, ledger, &load.stop, calm).run(env.clone())));
         let env = cluster.world().node("users");
         load.tasks.push(env.spawn(UsersOperator::new(cluster, ledger, &load.stop, calm).run()));
+        let env = cluster.world().node("locks");
+        for _ in 0..locks::CLIENTS {
+            load.tasks.push(env.spawn(LockClient::new(cluster, ledger, &load.stop, calm).run()));
+        }
         load
     }
 

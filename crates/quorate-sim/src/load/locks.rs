@@ -1,0 +1,101 @@
+//! Clients that take turns at one lock and write its token under it, some of them too late.
+//!
+//! Invariant: each grant writes at most one row of `grants`, together with the check that its token is in force. So the
+//! rows show in which order the grants were in force, whatever the clocks of the nodes showed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use quorate::{Error, FailureKind, Sql, params, steps};
+use quorate_env::{Rng, sleep};
+use quorate_model::locks::LOCKS_LEVEL;
+
+use super::WRITE_LIMIT;
+use crate::cluster::Cluster;
+use crate::coverage::{FENCED, LOCK_HELD, LOCK_TIMED_OUT};
+use crate::ledger::Ledger;
+
+/// How many of them there are.
+pub(super) const CLIENTS: u32 = 3;
+
+/// The table of the tokens.
+pub(super) const TABLE: &str = "CREATE TABLE grants (token INTEGER NOT NULL)";
+
+/// The longest pauses, in milliseconds: between two turns, and within one.
+const PAUSE_MILLIS: u64 = 1_500;
+const TURN_MILLIS: u64 = 700;
+
+/// How long a lease lasts, and how long a client waits for its turn.
+const TTL: Duration = Duration::from_secs(3);
+const WAIT: Duration = Duration::from_secs(6);
+
+/// A client.
+pub(super) struct LockClient {
+    cluster: Cluster,
+    ledger: Ledger,
+    rng: Rng,
+    stop: Arc<AtomicBool>,
+    calm: u64,
+}
+
+impl LockClient {
+    pub(super) fn new(cluster: &Cluster, ledger: &Ledger, stop: &Arc<AtomicBool>, calm: u32) -> Self {
+        let (cluster, rng) = (cluster.clone(), cluster.world().rng().fork());
+        Self { cluster, ledger: ledger.clone(), rng, stop: Arc::clone(stop), calm: calm.into() }
+    }
+
+    pub(super) async fn run(self) {
+        while !self.stop.load(Ordering::Relaxed) {
+            self.pause(PAUSE_MILLIS * self.calm).await;
+            let names = self.cluster.names();
+            let name = names.get(usize::try_from(self.rng.below(names.len() as u64)).unwrap_or(0));
+            let Some(sql) = name.and_then(|name| self.cluster.sql(name)) else { continue };
+            if self.cluster.statuses().iter().any(|status| status.format_level >= LOCKS_LEVEL) {
+                let turn = self.turn(&sql.with_deadline(WRITE_LIMIT)).await;
+                turn.unwrap_or_else(|error| self.failed(&error));
+            }
+        }
+    }
+
+    /// Waits for the lock, writes under it, and gives it back before or after that.
+    async fn turn(&self, sql: &Sql) -> Result<(), Error> {
+        let guard = sql.locks().acquire("grants").ttl(TTL).wait(WAIT).await?;
+        self.ledger.happened(LOCK_HELD);
+        let (fence, mut kept) = (guard.fence(), Some(guard));
+        if self.rng.below(4) == 0 {
+            kept = None;
+        }
+        self.pause(TURN_MILLIS).await;
+        let token = i64::try_from(fence.token().0).unwrap_or(i64::MAX);
+        sql.batch(steps![fence.holds(), ("INSERT INTO grants (token) VALUES (?)", params![token])]).await?;
+        self.ledger.granted(token);
+        match kept {
+            Some(guard) if self.rng.below(2) == 0 => guard.release().await.map(drop),
+            _ => Ok(()),
+        }
+    }
+
+    fn failed(&self, error: &Error) {
+        match error {
+            Error::Failed(failure) if failure.kind == FailureKind::NotHeld => self.ledger.happened(FENCED),
+            Error::TimedOut(_) => self.ledger.happened(LOCK_TIMED_OUT),
+            Error::Failed(failure) if failure.kind == FailureKind::Rejected && self.cluster.may_reject() => {}
+            // Not all members understand it yet.
+            Error::Failed(failure) if failure.kind == FailureKind::Unsupported => {}
+            Error::Failed(_) | Error::Forbidden(_) | Error::Row(_) => {
+                self.cluster.history().violation(format!("a command on locks failed: {error}"));
+            }
+            _ => {}
+        }
+    }
+
+    async fn pause(&self, millis: u64) {
+        sleep(Duration::from_millis(self.rng.below(millis))).await;
+    }
+}
+
+/// Reads the tokens in the order in which they were written.
+pub(super) async fn grants(sql: &Sql) -> Result<Vec<i64>, Error> {
+    sql.query_as("SELECT token FROM grants ORDER BY rowid", ()).await
+}
