@@ -89,16 +89,20 @@ impl Acquire {
     /// See [`Acquire`].
     pub async fn attempt(self) -> Result<Option<LockGuard>, Error> {
         let pending = self.begin();
-        let (sent, reply) = pending.ask(None).await?;
-        match reply {
-            LocksReply::Held(lease) => pending.guard(sent, lease).map(Some),
-            // A holder that waits elsewhere keeps its place.
-            LocksReply::Busy(_) | LocksReply::Waiting(_) => {
-                pending.forget();
-                Ok(None)
+        for _ in 0..RENEWALS {
+            let (sent, reply) = pending.ask(None).await?;
+            match reply {
+                LocksReply::Held(lease) if pending.is_fresh(sent) => return pending.guard(sent, lease).map(Some),
+                LocksReply::Held(_) => {}
+                // A holder that waits elsewhere keeps its place.
+                LocksReply::Busy(_) | LocksReply::Waiting(_) => {
+                    pending.forget();
+                    return Ok(None);
+                }
+                other => return Err(pending.refused(other)),
             }
-            other => Err(pending.refused(other)),
         }
+        Err(Error::TimedOut("the cluster answers too late for a lease of this time; choose a longer one (ttl)".into()))
     }
 
     /// Waits for the lock, runs a future while it is held, and gives it back. Returns `None` if the lock was lost
@@ -140,15 +144,17 @@ impl Acquire {
             let woken = pending.register().await;
             let (sent, reply) = pending.ask(Some(pending.asked.ttl)).await?;
             match reply {
-                LocksReply::Held(lease) => return pending.guard(sent, lease),
-                LocksReply::Waiting(_) => {}
+                LocksReply::Held(lease) if pending.is_fresh(sent) => return pending.guard(sent, lease),
+                LocksReply::Held(_) => {}
+                LocksReply::Waiting(_) => {
+                    let left = pending.asked.wait.map_or(Duration::MAX, |wait| wait.saturating_sub(begun.elapsed()));
+                    let pause = sleep(left.min(pending.asked.ttl / RENEWALS));
+                    match woken {
+                        Some(woken) => drop(select(woken, pin!(pause)).await),
+                        None => pause.await,
+                    }
+                }
                 other => return Err(pending.refused(other)),
-            }
-            let left = pending.asked.wait.map_or(Duration::MAX, |wait| wait.saturating_sub(begun.elapsed()));
-            let pause = sleep(left.min(pending.asked.ttl / RENEWALS));
-            match woken {
-                Some(woken) => drop(select(woken, pin!(pause)).await),
-                None => pause.await,
             }
             if pending.asked.wait.is_some_and(|wait| begun.elapsed() >= wait) {
                 return pending.withdraw().await;
@@ -176,6 +182,13 @@ struct Pending {
 impl Pending {
     fn held(&self) -> Result<&Held, Error> {
         self.held.as_ref().ok_or(Error::Closed)
+    }
+
+    /// Whether an answer came early enough for a guard that is sure for a while: it counts from when it was asked. A
+    /// later answer is asked for again, because a grant begins anew with each request.
+    fn is_fresh(&self, sent: Instant) -> bool {
+        let now = self.held.as_ref().and_then(Held::now);
+        now.is_some_and(|now| now.saturating_duration_since(sent) < self.asked.ttl / RENEWALS)
     }
 
     async fn register(&self) -> Option<BoxFuture<'static, ()>> {
