@@ -13,7 +13,7 @@
 //! let guard = locks.acquire("report").ttl(Duration::from_secs(10)).wait(Duration::from_secs(30)).await?;
 //! sql.batch(steps![
 //!     guard.holds(),
-//!     ("INSERT INTO reports (day, token) VALUES (?, ?)", params!["2026-11-28", guard.token().0]),
+//!     ("INSERT INTO reports (day) VALUES (?)", params!["2026-11-28"]),
 //! ])
 //! .await?;
 //! guard.release().await?;

@@ -15,12 +15,24 @@ use crate::{connection, records};
 
 mod copies;
 
-/// Opens a database with the store's tables.
-fn database(dir: &tempfile::TempDir) -> Database<()> {
-    let generations = Generations::open(Env::real().disk(), dir.path(), 4096, Extensions::default()).unwrap();
-    let conn = connection::open_writer(&generations.current(), 1 << 20).unwrap();
-    records::create(&conn, IDENTITY).unwrap();
-    Database::new(conn)
+/// A database with the store's tables.
+struct Files {
+    generations: Generations,
+    _dir: tempfile::TempDir,
+}
+
+impl Files {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let generations = Generations::open(Env::real().disk(), dir.path(), 4096, Extensions::default()).unwrap();
+        Self { generations, _dir: dir }
+    }
+
+    fn open(&self) -> Database<()> {
+        let conn = connection::open_writer(&self.generations.current(), 1 << 20).unwrap();
+        records::create(&conn, IDENTITY).unwrap();
+        Database::new(conn)
+    }
 }
 
 fn failed(ended: Ended<LocksError>) -> LocksError {
@@ -39,9 +51,9 @@ fn run(database: &mut Database<()>, steps: Vec<Step>) {
 
 #[test]
 fn streams_of_commands_do_what_they_do_in_memory() {
-    let dir = tempfile::tempdir().unwrap();
+    let files = Files::new();
     let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(600) };
-    let database = std::cell::RefCell::new(database(&dir));
+    let database = std::cell::RefCell::new(files.open());
     proptest!(config, |(steps in steps(60))| {
         run(&mut database.borrow_mut(), steps);
     });
@@ -49,8 +61,8 @@ fn streams_of_commands_do_what_they_do_in_memory() {
 
 #[test]
 fn every_statement_finds_its_rows_by_an_index() {
-    let dir = tempfile::tempdir().unwrap();
-    let database = database(&dir);
+    let files = Files::new();
+    let database = files.open();
     let plan = |conn: &Connection, sql: &str| -> Vec<String> {
         let mut statement = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
         statement.query_map([], |row| row.get(3)).unwrap().collect::<Result<_, _>>().unwrap()
