@@ -302,19 +302,7 @@ impl Ledger {
         if let Some(wrong) = wrong_migrations(&held, inner.migrations) {
             history.violation(wrong);
         }
-        for (number, end) in &inner.ails {
-            let found = held.ails.remove(number).unwrap_or_default();
-            let is_right = match end {
-                End::Acknowledged(_) => found == 1 || history.is_forced() && found == 0,
-                End::Unknown | End::Forgotten => found <= 1,
-                End::NotDone => found == 0,
-            };
-            if !is_right {
-                history.violation(format!(
-                    "statement {number}, which some nodes can't apply, ended as {end:?}, but took effect {found} times"
-                ));
-            }
-        }
+        check_ails(&inner.ails, &held.ails, history);
         for (client, [batches, moves]) in expected {
             let (found_batches, found_moves) = held.counters.get(&client).copied().unwrap_or_default();
             for (what, found, (least, most)) in [("batches", found_batches, batches), ("moves", found_moves, moves)] {
@@ -327,6 +315,23 @@ impl Ledger {
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
         lock(&self.0)
+    }
+}
+
+/// Compares how the statements ended that some nodes can't apply with how often each took effect.
+fn check_ails(ails: &BTreeMap<i64, End>, held: &BTreeMap<i64, u64>, history: &History) {
+    for (number, end) in ails {
+        let found = held.get(number).copied().unwrap_or_default();
+        let is_right = match end {
+            End::Acknowledged(_) => found == 1 || history.is_forced() && found == 0,
+            End::Unknown | End::Forgotten => found <= 1,
+            End::NotDone => found == 0,
+        };
+        if !is_right {
+            history.violation(format!(
+                "statement {number}, which some nodes can't apply, ended as {end:?}, but took effect {found} times"
+            ));
+        }
     }
 }
 
