@@ -58,7 +58,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 fn read(store: &SqlStore, command: KeysCommand) -> Result<KeysReply, ReadError> {
     let commands = [in_space(command)];
     let read = block_on(store.readers().keys(&Env::real(), &commands, usize::MAX, &ReadLimits::default()));
-    read.map(|answers| answers[0].clone().unwrap())
+    read.and_then(|answers| answers[0].clone().map_err(ReadError::Failed))
 }
 
 #[test]
