@@ -9,6 +9,8 @@ use quorate_model::limits::{SQL_BYTES_MAX, VALUE_BYTES_MAX};
 use quorate_model::{Failure, FailureKind, StoreFault};
 use rusqlite::{Error, ffi};
 
+use crate::usage;
+
 /// The most bytes of an error's text that are kept. The text may quote the user's, which can be long.
 pub const MESSAGE_BYTES_MAX: usize = 2048;
 
@@ -61,6 +63,10 @@ pub fn of_schema_text(error: &Error) -> Option<Failure> {
 
 /// Returns the fault for an error of the store's own statements, or of a COMMIT: it is always the node's.
 pub fn own(error: &Error) -> StoreFault {
+    // SQLite says that there is no memory, also if the entry has taken too long: then it may be tried again.
+    if let Some(fault) = usage::fault(error) {
+        return fault;
+    }
     let (code, message) = describe(error);
     match code & 0xff {
         ffi::SQLITE_FULL => StoreFault::Full(message),

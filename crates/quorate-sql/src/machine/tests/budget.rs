@@ -106,7 +106,6 @@ fn a_schema_check_that_takes_too_long_is_a_fault() {
 
 fn check_without_time() {
     let mut node = node();
-    // With some other numbers SQLite is stopped at a step where it takes that for a lack of memory.
     let columns: Vec<String> = (0..1950).map(|number| format!("a + {number} AS c{number}")).collect();
     node.ok(&format!("CREATE VIEW wide AS SELECT {} FROM t", columns.join(", ")));
     let entries = [entry(node.next, &single("CREATE TABLE u (a)"))];

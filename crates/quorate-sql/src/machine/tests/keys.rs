@@ -251,3 +251,21 @@ fn keys_leave_the_last_rowid_of_sql_alone() {
     node.propose(&Proposal::new(None, commands)).unwrap();
     assert_eq!(node.value("SELECT max(a) FROM t"), Value::Integer(71));
 }
+
+#[test]
+fn a_large_value_that_takes_too_long_is_tried_again() {
+    let name = "machine::tests::keys::a_large_value_that_takes_too_long_is_tried_again";
+    crate::usage::tests::in_its_own_process(name, || {
+        let mut node = Node::new();
+        let value = vec![7; 9 << 20].into();
+        let (condition, expiry) = (Condition::Always, Expiry::Never);
+        let set = StringCommand::Set { key: "large".into(), value, condition, expiry, get: false };
+        let entries = [entry(node.next, &alone(KeysCommand::String(set)))];
+        node.applier().machine().determinism.budget.allow(Some(std::time::Duration::ZERO));
+        let fault = node.fault(&entries);
+        // Not a lack of memory, for which an entry is rejected at once.
+        assert!(matches!(fault, StoreFault::Slow(_)), "{fault}");
+        node.applier().machine().determinism.budget.allow(None);
+        assert!(node.apply(&entries)[0].is_ok());
+    });
+}
