@@ -30,7 +30,7 @@ const BETWEEN_KILLS: usize = 30;
 /// How long all of it may take.
 const DEADLINE: Duration = Duration::from_secs(120);
 
-/// What was heard: the number of the event, and what it says.
+/// The events that a listener has received: the number and the payload of each.
 type Heard = Vec<(String, String)>;
 
 /// Reads from one node after another, each until its connection breaks or after some events, and goes on after the last

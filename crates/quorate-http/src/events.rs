@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! - A listener gets each event once and in order. One that connects again with the id of the last event that it got
-//!   (`Last-Event-ID`, as browsers do) misses nothing; if events are gone, it is told by a message `gap`.
+//!   (`Last-Event-ID`, as browsers do) misses nothing; if the store has removed some of them, it gets a message `gap`.
 //! - An answer asks for events only as fast as its client reads. A client that does not read loses its connection.
 
 use std::io;

@@ -7,8 +7,8 @@ use crate::LocksError;
 /// The steps of a command with the row of its lock, in the unit of an entry's budget.
 const COMMAND_STEPS: u64 = 200;
 
-/// The steps of a holder or waiter. Who begins one pays for its end too, because whoever touches the lock next may have
-/// to end it.
+/// The steps of a holder or waiter. The command that adds one pays for its end too, because any later command on the
+/// lock may have to end it.
 const CLAIM_STEPS: u64 = 500;
 
 /// The steps of a holder or waiter that is read.

@@ -11,8 +11,8 @@
 //! - A command that fails has written nothing; one that only reads writes nothing.
 //! - A lease or a wait whose time has come by the time of the context does not exist for any command, whether or not it
 //!   was swept.
-//! - No more hold a lock than it has permits. While one is free, nobody waits, but for what has expired since the lock
-//!   was last settled; whoever touches the lock, and the sweep, settles it first.
+//! - No more hold a lock than it has permits. While one is free, nobody waits, except while something of the lock
+//!   has expired and was not settled yet. Each command on the lock, and the sweep, settles it first.
 //! - Each grant has a token that is higher than that of all grants before it, of all locks.
 //!
 //! # Example

@@ -80,7 +80,7 @@ fn a_permit_goes_to_the_first_who_waits_and_lives() {
     assert_eq!(world.acquire("bob", 1, Some(SECOND / 2)), LocksReply::Waiting(Wait { ahead: 0, left: SECOND / 2 }));
     assert_eq!(world.acquire("cid", 1, Some(SECOND)), LocksReply::Waiting(Wait { ahead: 1, left: SECOND }));
     assert_eq!(world.acquire("dan", 1, None), LocksReply::Busy(Lease { token: first, left: SECOND }));
-    // Bob's wait ends, because nothing is heard of him.
+    // Bob's wait ends, because he does not renew it.
     assert_eq!(world.later(SECOND / 2), ["bob"]);
     assert_eq!(world.release("ann"), LocksReply::Released(Lease { token: first, left: SECOND / 2 }));
     let second = token(&world.acquire("cid", 1, None));

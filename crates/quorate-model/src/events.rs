@@ -1,8 +1,8 @@
 //! The family of events: messages on channels, kept in the order of the entries that added them.
 //!
-//! An event is numbered by its entry and its place among the events of that ([`EventId`]), so whoever reads on after an
-//! event misses none and sees none twice. The store keeps the latest events; one who asks for older ones is told so
-//! ([`EventsAnswer::Gap`]).
+//! The number of an event consists of its entry and of its place among the events of that entry ([`EventId`]). So a
+//! reader that continues after an event misses none and sees none twice. The store keeps the latest events, and answers
+//! a query for older ones with [`EventsAnswer::Gap`].
 
 use bytes::Bytes;
 

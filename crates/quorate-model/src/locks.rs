@@ -32,9 +32,10 @@ impl Token {
 /// A command on locks.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LocksCommand {
-    /// Takes a permit of a lock: [`LocksReply::Held`]. If there is none, waits for one, if `wait` says for how long:
-    /// [`LocksReply::Waiting`], or answers [`LocksReply::Busy`]. Who holds a permit already keeps it with its token,
-    /// and its lease begins anew; who waits already keeps its place, and its wait begins anew.
+    /// Takes a permit of a lock ([`LocksReply::Held`]). If no permit is free, the holder waits for one
+    /// ([`LocksReply::Waiting`]) if `wait` says for how long; without `wait` the reply is [`LocksReply::Busy`]. A
+    /// holder that has a permit already keeps it with its token, and its lease begins anew. A holder that waits already
+    /// keeps its place, and its wait begins anew.
     Acquire {
         /// The lock.
         name: Bytes,

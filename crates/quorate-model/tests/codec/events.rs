@@ -1,4 +1,4 @@
-//! Events: their bytes never change, decoding returns what was encoded, and limits are checked.
+//! The bytes of events never change, decoding reverses encoding, and the limits hold.
 
 use quorate_model::events::limits::{CHANNEL_BYTES_MAX, FILTER_PARTS_MAX, PAYLOAD_BYTES_MAX};
 use quorate_model::events::{

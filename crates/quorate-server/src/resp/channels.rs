@@ -28,7 +28,7 @@ const BEGINNING_MAX: usize = 64;
 /// The pause after the cluster could not be asked.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
-/// What a connection is told.
+/// A message to the connections that listen.
 #[derive(Clone, Debug)]
 enum News {
     Event(Event),

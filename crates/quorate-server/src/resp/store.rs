@@ -15,7 +15,7 @@ use super::channels::Feed;
 use super::{Shared, role};
 
 /// How many states are read at most for requests that arrived together. One state is enough, unless their replies have
-/// more than [`REPLY_BYTES_MAX`](limits::REPLY_BYTES_MAX) bytes; what is left after these is refused.
+/// more than [`REPLY_BYTES_MAX`](limits::REPLY_BYTES_MAX) bytes. The store refuses the commands that remain after these.
 pub const STATES_MAX: usize = 4;
 
 /// How long a client that waits for a key is at most not told of a change that another one was told of in vain.
@@ -106,7 +106,7 @@ impl ClientStore {
                 break;
             }
         }
-        let text = "ERR the replies to what was sent together have too many bytes; send less at once";
+        let text = "ERR the replies to these requests have too many bytes together; send fewer requests at once";
         answers.extend(commands.iter().map(|_| Err(Failure::new(FailureKind::TooBig, text))));
         Ok(answers)
     }
@@ -190,7 +190,7 @@ impl Store for ClientStore {
     }
 }
 
-/// Returns what a client is told of an error. `TRYAGAIN` says that nothing was done, and that the same may succeed
+/// Returns the reply for an error. `TRYAGAIN` says that nothing was done, and that the same may succeed
 /// later: clients that know the code send the request again by themselves. `UNKNOWN` says that it may have been done.
 fn text(error: &Error) -> Why {
     match error {
@@ -202,7 +202,7 @@ fn text(error: &Error) -> Why {
     }
 }
 
-/// Returns what a client is told that is not let in.
+/// Returns the reply for a client that may not do what it asked for.
 fn denied_text(denied: &Denied) -> Why {
     match denied {
         Denied::Missing => "NOAUTH Authentication required.".to_owned(),

@@ -2,19 +2,16 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, clippy::disallowed_methods, reason = "tests")]
 
-use std::sync::Arc;
-
 use quorate_env::{Env, Instant};
 use quorate_model::events::{EVENTS_LEVEL, EventsCommand, Filter};
 use quorate_model::{
-    Applied, Command, ControlCommand, Entry, LogId, NodeId, Payload, Proposal, SqlCommand, Stamp, StateMachine,
-    Statement, Topic, codec,
+    Command, ControlCommand, Entry, LogId, NodeId, Payload, Proposal, SqlCommand, Stamp, Statement, Topic, codec,
 };
 use rusqlite::Connection;
 
 use super::*;
-use crate::backup::{BackupFile, Take, restore};
 use crate::readers::{ReadError, ReadLimits};
+use crate::store::tests::copies::{Backup, block_on, captured, send_image};
 use crate::store::tests::{Home, PATIENCE, apply, home, open, options};
 use crate::store::{SqlStore, Verification};
 use crate::{connection, logical_hash};
@@ -55,10 +52,6 @@ fn hash_of(conn: &Connection) -> u128 {
     let count = conn.query_row("SELECT count(*) FROM quorate_events", [], |row| row.get::<_, i64>(0));
     assert_eq!(count.map(i64::cast_unsigned), Ok(KEPT));
     logical_hash::user(conn).unwrap()
-}
-
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(future)
 }
 
 fn ask(store: &SqlStore, query: &EventsQuery) -> EventsAnswer {
@@ -119,12 +112,7 @@ fn an_image_has_the_events_and_goes_on_with_them() {
     let (_home, store) = with_events();
     let other_home = home();
     let other = open(&other_home.dir, keeping());
-    let (mut source, mut sink) = (store.send_image().unwrap(), other.receive_image().unwrap());
-    while let Some(piece) = source.next().unwrap() {
-        sink.write(piece).unwrap();
-    }
-    drop(source);
-    sink.finish().unwrap().install().unwrap();
+    send_image(&store, &other);
     assert_eq!(hash(&other), hash(&store));
     for store in [&store, &other] {
         apply(store, vec![entry(ADDED + 1, notify("tens", "next"))]).unwrap();
@@ -136,19 +124,12 @@ fn an_image_has_the_events_and_goes_on_with_them() {
 #[test]
 fn a_backup_has_the_events_for_any_program_and_for_a_restore() {
     let (_home, store) = with_events();
-    let (disk, dir) = (Arc::clone(Env::real().disk()), tempfile::tempdir().unwrap());
-    let file = dir.path().join("a.db");
-    let mut backup = BackupFile::create(&disk, &file, false).unwrap();
-    let mut source = store.send_image().unwrap();
-    std::iter::from_fn(|| source.next().unwrap()).for_each(|piece| backup.write(&piece).unwrap());
-    let backup = backup.finish().unwrap();
-    let plain = Connection::open_with_flags(&file, rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+    let backup = Backup::of(&store);
+    let plain = backup.plain();
     let last = "SELECT position || '-' || ordinal || ' ' || channel FROM quorate_events ORDER BY id DESC LIMIT 1";
     assert_eq!(plain.query_row(last, [], |row| row.get(0)), Ok("2000-0 tens".to_owned()));
     drop(plain);
-    let applied = Applied { log_id: backup.applied.log_id, ..Applied::default() };
-    restore(&disk, dir.path(), (&file, Take::Copy), options().identity, &applied).unwrap();
-    let restored = open(dir.path(), keeping());
+    let restored = backup.restored(keeping());
     assert_eq!(hash(&restored), hash(&store));
     assert!(read(&restored, 0, &Filter::default(), 1).is_err());
 }
@@ -156,18 +137,8 @@ fn a_backup_has_the_events_for_any_program_and_for_a_restore() {
 #[test]
 fn a_capture_has_the_events() {
     let (_home, store) = with_events();
-    let mut capture = store.capture().unwrap();
-    let boundary = capture.boundary().unwrap();
-    let mut page = vec![0; usize::try_from(boundary.page_size()).unwrap()];
-    let mut pages = Vec::new();
-    for number in boundary.numbers() {
-        boundary.read(number, &mut page).unwrap();
-        pages.extend_from_slice(&page);
-    }
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("copy.db");
-    std::fs::write(&file, pages).unwrap();
-    assert_eq!(hash_of(&Connection::open(&file).unwrap()), hash(&store));
+    let (_dir, copy) = captured(&store);
+    assert_eq!(hash_of(&copy), hash(&store));
 }
 
 #[test]

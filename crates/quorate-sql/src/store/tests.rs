@@ -25,6 +25,7 @@ use super::*;
 use crate::readers::{ReadError, ReadLimits, ReaderOptions};
 
 mod close;
+pub(crate) mod copies;
 mod damage;
 mod temp;
 

@@ -1,18 +1,16 @@
 //! Keys in everything that a store makes of its database, and reads of them.
 
-use std::sync::Arc;
-
 use quorate_env::{Env, Instant};
 use quorate_model::keys::SpaceCommand;
 use quorate_model::{
-    Applied, Command, ControlCommand, Entry, Failure, FailureKind, LogId, NodeId, Payload, Proposal, SqlCommand, Stamp,
-    StateMachine, Statement, codec,
+    Command, ControlCommand, Entry, Failure, FailureKind, LogId, NodeId, Payload, Proposal, SqlCommand, Stamp,
+    Statement, codec,
 };
 
 use super::*;
-use crate::backup::{BackupFile, Take, restore};
 use crate::logical_hash;
 use crate::readers::{ReadError, ReadLimits};
+use crate::store::tests::copies::{Backup, block_on, captured, send_image};
 use crate::store::tests::{Home, PATIENCE, apply, home, open, options};
 use crate::store::{SqlStore, Verification};
 
@@ -51,10 +49,6 @@ fn hash_of(conn: &Connection) -> u128 {
     logical_hash::user(conn).unwrap()
 }
 
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(future)
-}
-
 fn read(store: &SqlStore, command: KeysCommand) -> Result<KeysReply, ReadError> {
     let commands = [in_space(command)];
     let read = block_on(store.readers().keys(&Env::real(), &commands, usize::MAX, &ReadLimits::default()));
@@ -66,12 +60,7 @@ fn an_image_has_the_keys_and_goes_on_with_them() {
     let (_home, store) = with_keys();
     let other_home = home();
     let other = open(&other_home.dir, options());
-    let (mut source, mut sink) = (store.send_image().unwrap(), other.receive_image().unwrap());
-    while let Some(piece) = source.next().unwrap() {
-        sink.write(piece).unwrap();
-    }
-    drop(source);
-    sink.finish().unwrap().install().unwrap();
+    send_image(&store, &other);
     assert_eq!(hash(&other), hash(&store));
     let next = entry(2_006, in_space(set("list", "replaces it", Expiry::Never)));
     for store in [&store, &other] {
@@ -83,36 +72,19 @@ fn an_image_has_the_keys_and_goes_on_with_them() {
 #[test]
 fn a_backup_has_the_keys_for_any_program_and_for_a_restore() {
     let (_home, store) = with_keys();
-    let (disk, dir) = (Arc::clone(Env::real().disk()), tempfile::tempdir().unwrap());
-    let file = dir.path().join("a.db");
-    let mut backup = BackupFile::create(&disk, &file, false).unwrap();
-    let mut source = store.send_image().unwrap();
-    std::iter::from_fn(|| source.next().unwrap()).for_each(|piece| backup.write(&piece).unwrap());
-    let backup = backup.finish().unwrap();
-    let plain = Connection::open_with_flags(&file, rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+    let backup = Backup::of(&store);
+    let plain = backup.plain();
     let keys = "SELECT group_concat(CAST(key AS TEXT) ORDER BY key) FROM quorate_keys WHERE type <> 'string'";
     assert_eq!(plain.query_row(keys, [], |row| row.get(0)), Ok("list,set,sorted".to_owned()), "the hash has expired");
     drop(plain);
-    let applied = Applied { log_id: backup.applied.log_id, ..Applied::default() };
-    restore(&disk, dir.path(), (&file, Take::Copy), options().identity, &applied).unwrap();
-    assert_eq!(hash(&open(dir.path(), options())), hash(&store));
+    assert_eq!(hash(&backup.restored(options())), hash(&store));
 }
 
 #[test]
 fn a_capture_has_the_keys() {
     let (_home, store) = with_keys();
-    let mut capture = store.capture().unwrap();
-    let boundary = capture.boundary().unwrap();
-    let mut page = vec![0; usize::try_from(boundary.page_size()).unwrap()];
-    let mut pages = Vec::new();
-    for number in boundary.numbers() {
-        boundary.read(number, &mut page).unwrap();
-        pages.extend_from_slice(&page);
-    }
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("copy.db");
-    std::fs::write(&file, pages).unwrap();
-    assert_eq!(hash_of(&Connection::open(&file).unwrap()), hash(&store));
+    let (_dir, copy) = captured(&store);
+    assert_eq!(hash_of(&copy), hash(&store));
 }
 
 #[test]

@@ -1,18 +1,14 @@
 //! Locks in what a store makes of its database, and reads of them.
 
-use std::sync::Arc;
-
 use quorate_env::{Env, Instant};
 use quorate_locks::{LocksCommand, LocksReply};
-use quorate_model::{
-    Applied, Command, ControlCommand, Entry, LogId, NodeId, Payload, Proposal, Stamp, StateMachine, codec,
-};
+use quorate_model::{Command, ControlCommand, Entry, LogId, NodeId, Payload, Proposal, Stamp, codec};
 
 use super::*;
-use crate::backup::{BackupFile, Take, restore};
 use crate::logical_hash;
 use crate::machine::tests::SECOND;
 use crate::readers::ReadLimits;
+use crate::store::tests::copies::{Backup, block_on, send_image};
 use crate::store::tests::{Home, PATIENCE, apply, home, open, options};
 use crate::store::{SqlStore, Verification};
 
@@ -53,21 +49,12 @@ fn hash(store: &SqlStore) -> u128 {
     logical_hash::user(&conn).unwrap()
 }
 
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(future)
-}
-
 #[test]
 fn an_image_has_the_locks_and_goes_on_with_them() {
     let (_home, store) = with_locks();
     let other_home = home();
     let other = open(&other_home.dir, options());
-    let (mut source, mut sink) = (store.send_image().unwrap(), other.receive_image().unwrap());
-    while let Some(piece) = source.next().unwrap() {
-        sink.write(piece).unwrap();
-    }
-    drop(source);
-    sink.finish().unwrap().install().unwrap();
+    send_image(&store, &other);
     assert_eq!(hash(&other), hash(&store));
     let again = entry(401, acquire(7, "bob"));
     for store in [&store, &other] {
@@ -79,15 +66,8 @@ fn an_image_has_the_locks_and_goes_on_with_them() {
 #[test]
 fn a_backup_has_the_locks_for_a_restore() {
     let (_home, store) = with_locks();
-    let (disk, dir) = (Arc::clone(Env::real().disk()), tempfile::tempdir().unwrap());
-    let file = dir.path().join("a.db");
-    let mut backup = BackupFile::create(&disk, &file, false).unwrap();
-    let mut source = store.send_image().unwrap();
-    std::iter::from_fn(|| source.next().unwrap()).for_each(|piece| backup.write(&piece).unwrap());
-    let backup = backup.finish().unwrap();
-    let applied = Applied { log_id: backup.applied.log_id, ..Applied::default() };
-    restore(&disk, dir.path(), (&file, Take::Copy), options().identity, &applied).unwrap();
-    assert_eq!(hash(&open(dir.path(), options())), hash(&store));
+    let backup = Backup::of(&store);
+    assert_eq!(hash(&backup.restored(options())), hash(&store));
 }
 
 #[test]
