@@ -15,7 +15,8 @@ use super::channels::Feed;
 use super::{Shared, role};
 
 /// How many states are read at most for requests that arrived together. One state is enough, unless their replies have
-/// more than [`REPLY_BYTES_MAX`](limits::REPLY_BYTES_MAX) bytes. The store refuses the commands that remain after these.
+/// more than [`REPLY_BYTES_MAX`](limits::REPLY_BYTES_MAX) bytes. The store refuses the commands that remain after these
+/// states.
 pub const STATES_MAX: usize = 4;
 
 /// How long a client that waits for a key is at most not told of a change that another one was told of in vain.
