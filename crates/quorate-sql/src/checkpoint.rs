@@ -1,9 +1,10 @@
 //! Checkpoints: when the `-wal` is copied into the main file, and by which thread.
 //!
 //! To bound the `-wal`, the checkpointer copies it in parallel with the writer and syncs the main file. Frames that
-//! were added in the meantime are copied under the writer lock, for a short time, so that no write waits long. When
-//! nothing was applied for a while, the `-wal` is emptied. Every checkpoint first syncs the whole `-wal`, which makes
-//! everything applied before durable without the log.
+//! were added in the meantime are copied under the writer lock, for a short time, so that no write waits long. If
+//! writes add too many of them for that, the checkpointer repeats its copy and slows the writer, until few are left.
+//! When nothing was applied for a while, the `-wal` is emptied. Every checkpoint first syncs the whole `-wal`, which
+//! makes everything applied before durable without the log.
 //!
 //! Both files are synced every few MiB, because one long sync would hold up every log on the same disk.
 //!
@@ -40,11 +41,15 @@ const RETRY: Duration = Duration::from_millis(50);
 pub(crate) const FULL_WAIT: Duration = Duration::from_millis(20);
 
 /// Bytes of the `-wal` that may be copied under the writer lock. More is copied in parallel with the writer first.
-const LOCKED_BYTES_MAX: u64 = 4 << 20;
+const LOCKED_BYTES_MAX: u64 = 1 << 20;
 
 /// How many times the `-wal` is copied in parallel with the writer before the writer lock is taken, however much is
 /// left.
-const ROUNDS_MAX: usize = 3;
+const ROUNDS_MAX: usize = 12;
+
+/// How many of these rounds let the writer run at full speed. In the later ones it rests as long as it works, so that
+/// less is added in each round than in the one before, however fast entries arrive.
+const FREE_ROUNDS: usize = 1;
 
 /// Lets one thread at a time run checkpoints, or keep them from running.
 #[derive(Debug)]
@@ -136,7 +141,11 @@ pub(crate) fn sync(shared: &Shared) -> Result<(), StoreFault> {
 pub(crate) fn bound_wal(shared: &Shared, _pass: &Pass, conn: &Attached) -> Result<bool, StoreFault> {
     let begun = Instant::now();
     let generation = conn.generation();
-    for _ in 0..ROUNDS_MAX {
+    let mut slowed = None;
+    for round in 0..ROUNDS_MAX {
+        if round == FREE_ROUNDS {
+            slowed = Some(shared.writer_lock.slow_writer());
+        }
         if shared.stop() != Stop::Running {
             return Ok(false);
         }
@@ -156,6 +165,7 @@ pub(crate) fn bound_wal(shared: &Shared, _pass: &Pass, conn: &Attached) -> Resul
     let is_behind = is_behind && !shared.keeps_old();
     let mode = if is_behind { ffi::SQLITE_CHECKPOINT_FULL } else { ffi::SQLITE_CHECKPOINT_PASSIVE };
     let result = under_writer_lock(shared, generation, mode, FULL_WAIT)?;
+    drop(slowed);
     shared.metrics.checkpoints.observe(begun.elapsed());
     Ok(result.is_some_and(|(done, _)| done.is_complete()))
 }

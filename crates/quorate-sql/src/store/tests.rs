@@ -356,6 +356,35 @@ fn an_idle_store_empties_its_wal_and_is_durable() {
 }
 
 #[test]
+fn a_slowed_writer_applies_every_entry() {
+    let home = home();
+    let store = open(&home.dir, options());
+    apply(&store, vec![create_table()]).unwrap();
+    let slowed = store.shared().writer_lock.slow_writer();
+    for index in 2..50 {
+        apply(&store, vec![insert(index, 10)]).unwrap();
+    }
+    assert_eq!(rows(&store), 48);
+    drop(slowed);
+    assert!(!store.shared().writer_lock.is_slowed());
+}
+
+#[test]
+fn a_checkpoint_keeps_up_with_a_writer_that_never_rests() {
+    let home = home();
+    let store = open(&home.dir, StoreOptions { checkpoint_bytes: 256 << 10, ..options() });
+    apply(&store, vec![create_table()]).unwrap();
+    let mut index = 2;
+    until("there were ten checkpoints", || {
+        apply(&store, (index..index + 64).map(|index| insert(index, 2000)).collect()).unwrap();
+        index += 64;
+        assert!(store.sizes().wal_file < 16 << 20, "the -wal grows");
+        store.shared().metrics.checkpoints.count() >= 10
+    });
+    until("the writer is free again", || !store.shared().writer_lock.is_slowed());
+}
+
+#[test]
 fn dropping_the_handle_rolls_a_dry_run_back() {
     let home = home();
     let store = open(&home.dir, options());

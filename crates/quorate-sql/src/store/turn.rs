@@ -1,11 +1,11 @@
 //! The lock on the write connection.
 //!
 //! The writer takes it for each batch. Between two batches, visitors may take it: a checkpoint, the last step of an
-//! image, an installation.
+//! image, an installation. A checkpoint may also slow the writer before its visit.
 //!
 //! Invariant: a visitor waits for at most one batch, because the writer begins no batch while a visitor waits.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use quorate_env::lock;
@@ -16,7 +16,17 @@ use quorate_env::signal::Signal;
 pub(crate) struct WriterLock<T> {
     inner: Mutex<T>,
     visitors: AtomicUsize,
+    is_slowed: AtomicBool,
     writer: Signal,
+}
+
+/// Slows the writer until it is dropped.
+pub(crate) struct Slowed<'a, T>(&'a WriterLock<T>);
+
+impl<T> Drop for Slowed<'_, T> {
+    fn drop(&mut self) {
+        self.0.is_slowed.store(false, Ordering::Release);
+    }
 }
 
 /// Counts a visitor until it is dropped.
@@ -31,7 +41,19 @@ impl<T> Drop for Visitor<'_, T> {
 
 impl<T> WriterLock<T> {
     pub(crate) fn new(inner: T, writer: Signal) -> Self {
-        Self { inner: Mutex::new(inner), visitors: AtomicUsize::new(0), writer }
+        Self { inner: Mutex::new(inner), visitors: AtomicUsize::new(0), is_slowed: AtomicBool::new(false), writer }
+    }
+
+    /// Makes the writer rest after each batch as long as the batch took. Only the holder of the checkpoint's pass calls
+    /// this.
+    pub(crate) fn slow_writer(&self) -> Slowed<'_, T> {
+        self.is_slowed.store(true, Ordering::Release);
+        Slowed(self)
+    }
+
+    /// Whether the writer rests after each batch.
+    pub(crate) fn is_slowed(&self) -> bool {
+        self.is_slowed.load(Ordering::Acquire)
     }
 
     /// Locks for the writer. Returns `None` while visitors wait; the writer is woken when they have left.

@@ -20,6 +20,9 @@ const FULL_RETRY: Duration = Duration::from_millis(200);
 /// process.
 const CLOSING_WAL_MAX: u64 = 64 << 20;
 
+/// The longest rest after a batch while a checkpoint slows the writer.
+const REST_MAX: Duration = Duration::from_millis(5);
+
 /// Work that takes longer gets no priority over other threads.
 const URGENT_MAX: Duration = Duration::from_millis(5);
 
@@ -28,13 +31,15 @@ pub(crate) struct Writer {
     backlog: Backlog,
     /// Whether callers wait for the work, and it takes little time.
     is_urgent: bool,
+    /// When the next batch may begin, while a checkpoint slows the writer.
+    rests_until: Option<Instant>,
     /// The last dry run that the writer knows to have ended.
     dry_run_ended: u64,
 }
 
 impl Writer {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, backlog: Backlog::default(), is_urgent: false, dry_run_ended: 0 }
+        Self { shared, backlog: Backlog::default(), is_urgent: false, rests_until: None, dry_run_ended: 0 }
     }
 
     /// Applies one batch.
@@ -51,6 +56,9 @@ impl Writer {
             self.end_dry_run();
             self.look_ahead();
             return Step::Wait;
+        }
+        if let Some(rest) = self.rest() {
+            return Step::WaitFor(rest);
         }
         let (max, is_awaited) = (self.batch_max(), self.backlog.is_awaited());
         let Some(mut core) = self.shared.writer_lock.lock_for_writer() else { return Step::Wait };
@@ -79,10 +87,22 @@ impl Writer {
                 self.is_urgent = is_awaited && took < URGENT_MAX;
                 self.shared.metrics.batches.observe(took);
                 self.shared.applied_again();
+                let rests = self.shared.writer_lock.is_slowed();
+                self.rests_until = rests.then(|| Instant::now() + took.min(REST_MAX));
                 Step::Again
             }
             Err(fault) => self.failed(fault),
         }
+    }
+
+    /// Returns how long the writer still rests, if it does.
+    fn rest(&mut self) -> Option<Duration> {
+        let rest = self.rests_until?.saturating_duration_since(Instant::now());
+        let rests = !rest.is_zero() && self.shared.writer_lock.is_slowed();
+        if !rests {
+            self.rests_until = None;
+        }
+        rests.then_some(rest)
     }
 
     /// Rolls back a dry run whose handle was dropped, so that its transaction does not stay open while the writer is
