@@ -2,9 +2,9 @@
 //! is measured and how, and which conclusions the figures do not allow.
 //!
 //! The measurements are in the package `harness`. This package contains the systems that share Quorate's SQLite, the
-//! measurement of logs alone ([`wal`]), that of side-cars ([`side_car`]), and the comparison of all systems
-//! ([`compare`]). hiqlite needs another version of SQLite, so it has a separate program that takes the same arguments;
-//! [`peer`] builds that program and runs it.
+//! measurement of logs alone ([`wal`]), that of side-cars ([`side_car`]), that of Redis' commands ([`resp`]), and the
+//! comparison of all systems ([`compare`]). hiqlite needs another version of SQLite, so it has a separate program that
+//! takes the same arguments; [`peer`] builds that program and runs it.
 
 #![forbid(unsafe_code)]
 
@@ -15,6 +15,7 @@ mod markdown;
 mod peer;
 mod plain;
 mod quorate_node;
+mod resp;
 mod rqlite;
 mod side_car;
 mod wal;
@@ -39,6 +40,10 @@ enum Command {
     Wal(wal::Options),
     /// Inserts into plain SQLite files, with and without a side-car.
     SideCar(side_car::Options),
+    /// Commands of Redis, beside Valkey.
+    Resp(resp::Options),
+    /// SETs of random keys at a fixed rate: the longest that one waits.
+    RespSteady(resp::steady::Options),
     /// Measures all systems in turns and prints tables of the medians.
     Compare(compare::Options),
 }
@@ -54,6 +59,8 @@ fn main() -> ExitCode {
         },
         Command::Wal(options) => report_error(wal::run(&options)),
         Command::SideCar(options) => report_error(side_car::run(&options)),
+        Command::Resp(options) => report_error(resp::run(&options)),
+        Command::RespSteady(options) => report_error(resp::steady::run(&options)),
         Command::Compare(options) => report_error(compare::run(&options)),
     };
     if succeeded { ExitCode::SUCCESS } else { ExitCode::FAILURE }

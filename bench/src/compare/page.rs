@@ -50,7 +50,8 @@ fn introduction(about: &About, runs: &Runs) -> String {
             "Measurements of Quorate, hiqlite, plain SQLite and, if a server was given, rqlite. This page is written \
              by `cd bench && cargo run --release -- compare{}`. [bench/README.md](../bench/README.md) describes how \
              the figures are measured, and which conclusions they do not allow. The commands below are to be run in \
-             that directory. [Side-cars](benchmarks/side-car.md) have a page of their own.",
+             that directory. [Side-cars](benchmarks/side-car.md) and \
+             [keys](benchmarks/keys.md) have pages of their own.",
             about.arguments
         ),
         format!(
