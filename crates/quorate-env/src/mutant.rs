@@ -66,10 +66,40 @@ pub enum Mutant {
     TurnLost,
     /// The outcome hash leaves out the replies of one family.
     FamilyNotHashed,
+    /// A key expires up to a second before its time.
+    ExpiredEarly,
+    /// A key whose time has come is there until it is swept.
+    ExpiredIsAlive,
+    /// A string that is set anew keeps the expiry of the one before.
+    ExpiryKept,
+    /// A write to a key that exists does not raise its version.
+    VersionKept,
+    /// A pipeline that depends on the version of a key is not refused when the key has another one.
+    PremiseIgnored,
+    /// The commands of a pipeline after the first that fails do not run.
+    PipelineStops,
+    /// A change of a key wakes nobody.
+    KeyNotTold,
     /// A batch that depends on the token of a lock is not refused when the lock is no longer held with it.
     FencingIgnored,
     /// A lock is granted to one more than it has permits.
     PermitTooMany,
+    /// A grant of a lock has a lower token than the grant before it.
+    TokenLowered,
+    /// A lock that is given back is not granted to those who wait.
+    WaitersForgotten,
+    /// Of those who wait for a lock, the one that came last gets it.
+    LastIsServedFirst,
+    /// A lease ends by the clock of the node that applies the entry, not by the stamp.
+    LeaseByNodeClock,
+    /// Of the events of a statement only the first is added.
+    FirstEventOnly,
+    /// The events of a statement are added in reverse order.
+    EventsReversed,
+    /// The events of a statement that fails are added with those of the next one.
+    FailedEventsKept,
+    /// A listener that resumes after an event gets that event again.
+    EventHeardAgain,
     /// A read position of `main` is taken for one of another group.
     PositionOfMain,
     /// A write forwarded to a leader that did not answer counts as not done.
@@ -145,21 +175,23 @@ pub enum Mutant {
 use Mutant::{
     AbsentVoterIgnored, AcknowledgedBeforeSync, AgeNotChecked, AheadByIndex, AppendNotAwaited, AppliedBeforeLogged,
     AppliedIsRejected, BoundaryBeforeCommit, ChainCutByRetention, CheckpointBeforeCapture, CheckpointDuringHold,
-    CheckpointWithoutSync, DeferredKeysAtBatch, DryRunNotChecked, EntryMissingBetween, ExpiredIsFresh,
-    ExpiredIsNotDone, ExtensionsOfProcess, FamilyNotHashed, FencingIgnored, ForwardedIsNotDone, FoundedFromDamaged,
-    GrowthPagesLeftOut, HaltForgotten, ImageNotReadAgain, ImageOfPartialCheckpoint, ImagePositionOff, KeyForgotten,
-    LeaderRestored, LearnerServes, LevelNotChecked, LostIdentityReused, ManifestWithoutSwap, MigrationNotReadAgain,
-    MoveNotAnnounced, OneIsBelieved, OutcomeNotKept, OutcomesNotCompared, PermitTooMany, PipelineIsAtomic,
-    PositionOfMain, PurgedBeforeDurable, ReadChecksIgnored, ReadDamageIgnored, ReadWithoutQuorum, ReadersNotCounted,
-    RejectedByMinority, RetryIsNew, SavepointIgnored, SeedCarriedOver, SegmentReusedEarly, SessionsForgotten,
-    SessionsOutsideTransaction, SlotTakenIsOurs, SnapshotNotKept, StaleFrameAccepted, StuckNotNoted, SyncBelievedAgain,
-    SyncErrorIgnored, TickReadsClock, TornFrameAccepted, TurnLost, UsersNotPublished, VoteNotAwaited,
-    WokenBeforeCommit,
+    CheckpointWithoutSync, DeferredKeysAtBatch, DryRunNotChecked, EntryMissingBetween, EventHeardAgain, EventsReversed,
+    ExpiredEarly, ExpiredIsAlive, ExpiredIsFresh, ExpiredIsNotDone, ExpiryKept, ExtensionsOfProcess, FailedEventsKept,
+    FamilyNotHashed, FencingIgnored, FirstEventOnly, ForwardedIsNotDone, FoundedFromDamaged, GrowthPagesLeftOut,
+    HaltForgotten, ImageNotReadAgain, ImageOfPartialCheckpoint, ImagePositionOff, KeyForgotten, KeyNotTold,
+    LastIsServedFirst, LeaderRestored, LearnerServes, LeaseByNodeClock, LevelNotChecked, LostIdentityReused,
+    ManifestWithoutSwap, MigrationNotReadAgain, MoveNotAnnounced, OneIsBelieved, OutcomeNotKept, OutcomesNotCompared,
+    PermitTooMany, PipelineIsAtomic, PipelineStops, PositionOfMain, PremiseIgnored, PurgedBeforeDurable,
+    ReadChecksIgnored, ReadDamageIgnored, ReadWithoutQuorum, ReadersNotCounted, RejectedByMinority, RetryIsNew,
+    SavepointIgnored, SeedCarriedOver, SegmentReusedEarly, SessionsForgotten, SessionsOutsideTransaction,
+    SlotTakenIsOurs, SnapshotNotKept, StaleFrameAccepted, StuckNotNoted, SyncBelievedAgain, SyncErrorIgnored,
+    TickReadsClock, TokenLowered, TornFrameAccepted, TurnLost, UsersNotPublished, VersionKept, VoteNotAwaited,
+    WaitersForgotten, WokenBeforeCommit,
 };
 
 impl Mutant {
     /// All mutants.
-    pub const ALL: [Self; 65] = [
+    pub const ALL: [Self; 80] = [
         AcknowledgedBeforeSync,
         SyncErrorIgnored,
         StaleFrameAccepted,
@@ -188,8 +220,23 @@ impl Mutant {
         WokenBeforeCommit,
         TurnLost,
         FamilyNotHashed,
+        ExpiredEarly,
+        ExpiredIsAlive,
+        ExpiryKept,
+        VersionKept,
+        PremiseIgnored,
+        PipelineStops,
+        KeyNotTold,
         FencingIgnored,
         PermitTooMany,
+        TokenLowered,
+        WaitersForgotten,
+        LastIsServedFirst,
+        LeaseByNodeClock,
+        FirstEventOnly,
+        EventsReversed,
+        FailedEventsKept,
+        EventHeardAgain,
         PositionOfMain,
         ForwardedIsNotDone,
         ExpiredIsNotDone,

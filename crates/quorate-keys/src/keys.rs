@@ -12,6 +12,7 @@
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
+use quorate_env::mutant::Mutant;
 use quorate_model::keys::{Expiry, Kind, Order, Space, Version};
 
 use crate::KeysError;
@@ -87,7 +88,7 @@ impl<'a, T: Tables> Keys<'a, T> {
 
     /// Returns whether the key of a row exists.
     pub(crate) fn is_alive(&mut self, row: &KeyRow) -> Result<bool, T::Error> {
-        if !self.context.is_alive(row.expires_at) {
+        if !self.context.is_alive(row.expires_at) && !Mutant::ExpiredIsAlive.is_on() {
             return Ok(false);
         }
         if row.volatile == 0 || row.count > row.volatile {
@@ -143,7 +144,9 @@ impl<'a, T: Tables> Keys<'a, T> {
         let Open { space, ref key, is_new, .. } = open;
         self.context.touch(space, key);
         self.vacant = None;
-        open.row.version = self.context.version;
+        if is_new || !Mutant::VersionKept.is_on() {
+            open.row.version = self.context.version;
+        }
         let is_empty = open.row.kind != Kind::String && open.row.count == 0;
         match (is_new, is_empty) {
             (true, false) => self.tables.add_key(space, key, &open.row),

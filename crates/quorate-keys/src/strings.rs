@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::{Bytes, BytesMut};
+use quorate_env::mutant::Mutant;
 use quorate_model::keys::{Condition, Expiry, ExpiryCondition, KeysReply, Kind, StringCommand};
 
 use crate::KeysError;
@@ -124,8 +125,8 @@ impl<T: Tables> Keys<'_, T> {
         expiry: Expiry,
     ) -> Result<(), T::Error> {
         let expires_at = match expiry {
-            Expiry::Never => None,
-            Expiry::Keep => found.as_ref().and_then(|open| open.row.expires_at),
+            Expiry::Never if !Mutant::ExpiryKept.is_on() => None,
+            Expiry::Never | Expiry::Keep => found.as_ref().and_then(|open| open.row.expires_at),
             Expiry::At(at) => Some(at),
             Expiry::In(nanos) => Some(self.context.after(nanos)),
         };

@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
+use quorate_env::mutant::Mutant;
 use quorate_model::keys::limits::TIME_MAX;
 use quorate_model::locks::limits::WAITERS_MAX;
 use quorate_model::locks::{Lease, LocksCommand, LocksReply, Token, Wait};
@@ -26,7 +27,7 @@ struct Open<'a> {
 
 impl Open<'_> {
     fn is_free(&self) -> bool {
-        self.row.held < self.row.permits
+        self.row.held < self.row.permits.saturating_add(Mutant::PermitTooMany.is_on().into())
     }
 }
 
@@ -124,7 +125,9 @@ impl<'a, T: Tables> Locks<'a, T> {
         let reply = match self.tables.claim(name, holder)? {
             Some(claim) => {
                 self.end(&mut lock, &claim)?;
-                self.grant(&mut lock)?;
+                if !Mutant::WaitersForgotten.is_on() {
+                    self.grant(&mut lock)?;
+                }
                 if claim.held { LocksReply::Released(self.lease(&claim)) } else { LocksReply::Withdrawn }
             }
             None => LocksReply::Missing,
@@ -221,7 +224,11 @@ impl<'a, T: Tables> Locks<'a, T> {
     /// Returns the next token: above all that were given, and above all of a history that a restore has ended, because
     /// that gave none for an entry with such an index.
     fn next_token(&mut self) -> Result<Token, T::Error> {
-        let next = Token(self.tables.last_token()?.0.saturating_add(1)).max(Token::first(self.context.index));
+        let last = self.tables.last_token()?;
+        let next = match last.0.checked_sub(1).filter(|_| Mutant::TokenLowered.is_on()) {
+            Some(lower) => Token(lower),
+            None => Token(last.0.saturating_add(1)).max(Token::first(self.context.index)),
+        };
         self.tables.set_last_token(next)?;
         Ok(next)
     }
@@ -254,7 +261,7 @@ impl<'a, T: Tables> Locks<'a, T> {
         let mut first = None;
         self.tables.claims(name, held, &mut |claim| {
             first = Some(claim);
-            ControlFlow::Break(())
+            if Mutant::LastIsServedFirst.is_on() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
         Ok(first)
     }

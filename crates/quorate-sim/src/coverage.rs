@@ -83,7 +83,7 @@ pub struct Coverage {
 }
 
 /// What a run of many seeds must have met in addition to faults.
-const HAPPENINGS: [&str; 50] = [
+const HAPPENINGS: [&str; 55] = [
     WORK_RIGHT,
     WORK_WRONG,
     TRANSACTION,
@@ -92,6 +92,11 @@ const HAPPENINGS: [&str; 50] = [
     PIPELINE,
     PIPELINE_ENDED,
     KEYS,
+    CELL_EXEC,
+    CELL_CONFLICT,
+    CELL_EXPIRED,
+    CELL_READ,
+    KEY_AWAITED,
     LOCK_HELD,
     LOCK_TIMED_OUT,
     FENCED,
@@ -155,6 +160,14 @@ pub const PIPELINE_ENDED: &str = "pipeline whose transaction ended";
 
 /// A batch of SQL and keys was acknowledged.
 pub const KEYS: &str = "batch of SQL and keys";
+
+/// Pipelines that set two keys because one of them was as it had been read, and those that found it changed; keys that
+/// were written about when they expired; reads of keys; waits for keys.
+pub const CELL_EXEC: &str = "pipeline with a premise on a key";
+pub const CELL_CONFLICT: &str = "premise that did not hold";
+pub const CELL_EXPIRED: &str = "write of a key that expires";
+pub const CELL_READ: &str = "read of a key";
+pub const KEY_AWAITED: &str = "key that was waited for";
 
 /// Locks that were acquired, those that were not free for too long, and batches of holders that were late.
 pub const LOCK_HELD: &str = "lock that was acquired";

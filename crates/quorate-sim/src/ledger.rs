@@ -7,14 +7,17 @@ use std::time::Duration;
 
 use quorate::events::EventId;
 use quorate_env::{Instant, lock};
+use quorate_model::locks::LockInfo;
 
 use crate::history::History;
 
+pub mod cells;
 mod events;
 pub mod items;
 mod keys;
 mod locks;
 
+use cells::{CellRow, Cells};
 pub use events::Event;
 use items::Items;
 pub use keys::Keys;
@@ -69,7 +72,7 @@ pub enum End {
 
 /// A handle of the ledger; see the module. Clones share the same ledger.
 #[derive(Clone, Default)]
-pub struct Ledger(Arc<Mutex<Inner>>);
+pub struct Ledger(Arc<Mutex<Inner>>, Arc<Mutex<Cells>>);
 
 #[derive(Default)]
 struct Inner {
@@ -87,6 +90,8 @@ struct Inner {
     ails: BTreeMap<i64, End>,
     /// The tokens that were written under a lock, and acknowledged.
     granted: BTreeSet<i64>,
+    /// The states of the lock that entries have shown, by their indexes.
+    locks: BTreeMap<u64, LockInfo>,
     /// The items of the group beside `main`.
     items: Items,
     /// What the listener heard.
@@ -126,6 +131,8 @@ pub struct Held {
     pub ails: BTreeMap<i64, u64>,
     /// What is held under keys.
     pub keys: Keys,
+    /// The rows about cells, in their order.
+    pub cells: Vec<CellRow>,
     /// The tokens that were written under a lock, in the order of their rows.
     pub grants: Vec<i64>,
     /// The events, in their order.
@@ -187,6 +194,16 @@ impl Ledger {
     /// Records that what a client wrote under a token was acknowledged.
     pub fn granted(&self, token: i64) {
         self.inner().granted.insert(token);
+    }
+
+    /// Records what an entry has shown of the lock.
+    pub fn saw_lock(&self, index: u64, lock: LockInfo) {
+        self.inner().locks.insert(index, lock);
+    }
+
+    /// Returns what clients did to cells and saw of them.
+    pub fn cells(&self) -> MutexGuard<'_, Cells> {
+        lock(&self.1)
     }
 
     /// Records that a caller begins to run this many migrations.
@@ -294,6 +311,8 @@ impl Ledger {
         if let Some(wrong) = locks::wrong_grants(&held.grants, &inner.granted, history.is_forced()) {
             history.violation(wrong);
         }
+        let (state, cell) = (locks::wrong_states(&inner.locks), self.cells().wrong(&held.cells, history.is_forced()));
+        state.into_iter().chain(cell).for_each(|wrong| history.violation(wrong));
         events::wrong_held(&held.events, &with_events).into_iter().for_each(|wrong| history.violation(wrong));
         // A forced recovery may lose what was heard.
         if let Some(wrong) = events::wrong_heard(&inner.heard, &held.events).filter(|_| !history.is_forced()) {

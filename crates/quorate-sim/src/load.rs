@@ -24,6 +24,7 @@ use crate::ledger::{COMMON, End, Held, Key, Kind, Ledger};
 
 mod ails;
 mod bursts;
+mod cells;
 mod events;
 mod items;
 mod keys;
@@ -36,6 +37,7 @@ mod upkeep;
 mod users;
 
 use ails::Ails;
+use cells::CellClient;
 use items::ItemsClient;
 use locks::LockClient;
 use upkeep::Upkeep;
@@ -67,7 +69,7 @@ const BURST_ONE_IN: u64 = 600;
 /// The tables. `events` has no key, so that a write which is applied twice shows. Defaults, triggers and indexes draw
 /// random numbers, ask for the time and call functions of the program. `relics` is never written again, so only readers
 /// can meet a bad page there.
-const SCHEMA: [&str; 16] = [
+const SCHEMA: [&str; 17] = [
     "CREATE TABLE events (client INTEGER NOT NULL, number INTEGER NOT NULL, draw INTEGER NOT NULL DEFAULT (random()),
         at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP, body TEXT CHECK (body IS NULL OR body <> 'broken'))",
     "CREATE INDEX events_by_number ON events (client, number)",
@@ -86,9 +88,10 @@ const SCHEMA: [&str; 16] = [
     "CREATE TABLE steps (number INTEGER NOT NULL, before INTEGER NOT NULL)",
     "CREATE TABLE relics (body TEXT)",
     locks::TABLE,
+    cells::TABLE,
     "CREATE TABLE signals (client INTEGER NOT NULL, number INTEGER NOT NULL)",
     "CREATE TRIGGER signal AFTER INSERT ON signals BEGIN
-        SELECT notify('signal:' || new.client, new.number); END",
+        SELECT notify('signal:' || new.client, new.number), notify('echo:' || new.client, new.number); END",
 ];
 
 /// Fills some pages of `relics`.
@@ -136,6 +139,7 @@ pub async fn held(sql: &Sql) -> Result<Held, Error> {
     let ails: Vec<(i64, i64)> = sql.query_as("SELECT number, count(*) FROM ails GROUP BY number", ()).await?;
     held.ails = ails.into_iter().map(|(number, found)| (number, count(found))).collect();
     held.keys = keys::held(sql).await?;
+    held.cells = cells::held(sql).await?;
     held.grants = locks::grants(sql).await?;
     held.events = events::held(sql).await?;
     let status = sql.migration_status(&Migrations::default()).await;
@@ -193,6 +197,10 @@ impl Load {
         let env = cluster.world().node("locks");
         for _ in 0..locks::CLIENTS {
             load.tasks.push(env.spawn(LockClient::new(cluster, ledger, &load.stop, calm).run()));
+        }
+        let env = cluster.world().node("cells");
+        for client in 0..cells::CLIENTS {
+            load.tasks.push(env.spawn(CellClient::new(cluster, ledger, &load.stop, calm, client).run()));
         }
         load
     }

@@ -1,5 +1,6 @@
 //! Pipelines: the commands of one entry, each of which succeeds or fails by itself.
 
+use quorate_env::mutant::Mutant;
 use quorate_model::limits::FAILURE_TEXTS_BYTES_MAX;
 use quorate_model::{CommandResult, Failure, FailureKind, Results};
 
@@ -27,6 +28,10 @@ impl<M: Machine> Applier<M> {
             {
                 let failure = if number == last { failure.clone() } else { not_run(failure).at(number) };
                 results.push(CommandResult::Failed(shorten(failure, &mut texts)));
+                continue;
+            }
+            if let Some(CommandResult::Failed(failure)) = results.last().filter(|_| Mutant::PipelineStops.is_on()) {
+                results.push(CommandResult::Failed(failure.clone()));
                 continue;
             }
             let scope = self.machine.scope_of_step(command);

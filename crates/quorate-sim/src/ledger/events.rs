@@ -11,10 +11,13 @@ use super::Key;
 /// An event: its number, its channel and what it says.
 pub type Event = (EventId, String, i64);
 
+/// The channels of the events of a batch, in their order, without its client.
+const CHANNELS: [&str; 3] = ["told:", "signal:", "echo:"];
+
 /// Returns what is wrong with the events that the cluster holds. `rows` are those that were written with events.
 pub fn wrong_held(held: &[Event], rows: &BTreeMap<Key, u64>) -> Vec<String> {
     let mut wrong = Vec::new();
-    for prefix in ["told:", "signal:"] {
+    for prefix in CHANNELS {
         let mut found: BTreeMap<Key, u64> = BTreeMap::new();
         let of_channel = held
             .iter()
@@ -23,6 +26,16 @@ pub fn wrong_held(held: &[Event], rows: &BTreeMap<Key, u64>) -> Vec<String> {
         if found != *rows {
             wrong.push(format!("the events on {prefix} are {found:?}, and the rows are {rows:?}"));
         }
+    }
+    let is_whole = |batch: &[Event]| {
+        let is_in_place = |((id, channel, number), prefix): (&Event, &str)| {
+            let first = batch.first().map(|(id, _, number)| (id.index(), number));
+            channel.starts_with(prefix) && first == Some((id.index(), number))
+        };
+        batch.len() == CHANNELS.len() && batch.iter().zip(CHANNELS).all(is_in_place)
+    };
+    if let Some(batch) = held.chunks(CHANNELS.len()).find(|batch| !is_whole(batch)) {
+        wrong.push(format!("{batch:?} are not the events of one batch in their order"));
     }
     wrong
 }

@@ -1,15 +1,18 @@
 //! Writers' batches of SQL and events, which take effect together, and a listener that hears these while everything
 //! fails.
 //!
-//! Invariant: a batch adds one event by a command and one by a trigger, which say the number of its row of `events`. So
-//! the end of a run shows whether all of them took effect, and whether the listener heard each in order.
+//! Invariant: a batch adds one event by a command and then two by a trigger, which say the number of its row of
+//! `events`. So the end of a run shows whether all of them took effect, and whether the listener heard each in order.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use quorate::events::{EventId, ListenError};
-use quorate::{Error, Position, Sql, Value, params, steps};
+use quorate::{
+    Error, FailureKind, Position, Sql, Value, params,
+    sql::{BatchStep, PipelineResult},
+};
 use quorate_env::{Env, Rng, timeout};
 
 use super::{Writer, connected};
@@ -24,18 +27,34 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const ANEW_ONE_IN: u64 = 8;
 
 /// The channels of the events of a client, by a command and by a trigger.
-const PATTERNS: [&str; 2] = ["told:*", "signal:*"];
+const PATTERNS: [&str; 3] = ["told:*", "signal:*", "echo:*"];
 
 impl Writer {
-    /// Inserts a row, tells of it by a command, and inserts a row whose trigger tells of it too.
+    /// Inserts a row, tells of it by a command, and inserts a row whose trigger tells of it too. Sometimes a statement
+    /// comes in between that tells of it and fails then.
     pub(super) async fn events(&self, sql: &Sql, number: i64, body: Value) -> Result<(Position, Option<i64>), Error> {
         let client = self.client;
-        let batch = steps![
-            ("INSERT INTO events (client, number, body) VALUES (?, ?, ?)", params![client, number, body]),
-            sql.events().notify(format!("told:{client}"), number.to_string()),
-            ("INSERT INTO signals (client, number) VALUES (?, ?)", params![client, number]),
+        let insert = "INSERT INTO events (client, number, body) VALUES (?, ?, ?)";
+        let mut steps: Vec<BatchStep> = vec![
+            (insert, params![client, number, body]).into(),
+            sql.events().notify(format!("told:{client}"), number.to_string()).into(),
+            ("INSERT INTO signals (client, number) VALUES (?, ?)", params![client, number]).into(),
         ];
-        let position = sql.batch(batch).await?.position;
+        let position = if self.rng.below(2) == 0 {
+            sql.batch(steps).await?.position
+        } else {
+            let broken = "INSERT INTO signals (client, number) VALUES (?1, ?2), (?1, NULL)";
+            steps.insert(2, (broken, params![client, number]).into());
+            let PipelineResult { results, position, .. } = sql.pipeline(steps).await?;
+            let kinds: Vec<_> =
+                results.iter().map(|result| result.as_ref().err().map(|failure| failure.kind)).collect();
+            if kinds != [None, None, Some(FailureKind::Constraint), None] {
+                self.violation(format!(
+                    "a pipeline of events, of which the third step is to fail, failed with {kinds:?}"
+                ));
+            }
+            position
+        };
         self.ledger.happened(EVENTS);
         Ok((position, None))
     }
@@ -66,7 +85,7 @@ pub(super) async fn listen(env: Env, cluster: Cluster, ledger: Ledger, rng: Rng,
 /// Reads through SQL which events the cluster holds, in their order.
 pub(super) async fn held(sql: &Sql) -> Result<Vec<Event>, Error> {
     let query = "SELECT id, channel, CAST(CAST(payload AS TEXT) AS INTEGER) FROM quorate_events
-        WHERE channel GLOB 'told:*' OR channel GLOB 'signal:*' ORDER BY id";
+        WHERE channel GLOB 'told:*' OR channel GLOB 'signal:*' OR channel GLOB 'echo:*' ORDER BY id";
     let rows: Vec<(i64, String, i64)> = sql.query_as(query, ()).await?;
     let event = |(id, channel, number): (i64, String, i64)| (EventId::from_number(id.cast_unsigned()), channel, number);
     Ok(rows.into_iter().map(event).collect())

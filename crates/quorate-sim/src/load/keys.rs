@@ -42,18 +42,21 @@ impl Writer {
 /// Reads through SQL what the cluster holds under keys.
 pub(super) async fn held(sql: &Sql) -> Result<Keys, Error> {
     let client = "CAST(substr(key, instr(key, ':') + 1) AS INTEGER)";
-    let numbers = |view: &str, value: &str| format!("SELECT {client}, CAST({value} AS INTEGER) FROM {view}");
-    let strings = |prefix: &str| numbers("quorate_keys", "value") + &format!(" WHERE substr(key, 1, 5) = x'{prefix}'");
+    let numbers = |view: &str, value: &str, prefix: &str| {
+        let (length, prefix) = (prefix.len(), hex(prefix));
+        format!("SELECT {client}, CAST({value} AS INTEGER) FROM {view} WHERE substr(key, 1, {length}) = x'{prefix}'")
+    };
+    let strings = |prefix| numbers("quorate_keys", "value", prefix);
     let count = |rows: Vec<Key>| {
         let mut counts: BTreeMap<Key, u64> = BTreeMap::new();
         rows.into_iter().for_each(|key| *counts.entry(key).or_default() += 1);
         counts
     };
     Ok(Keys {
-        lists: count(sql.query_as(numbers("quorate_lists", "value"), ()).await?),
-        sets: count(sql.query_as(numbers("quorate_sets", "member"), ()).await?),
-        counts: sql.query_as(strings(&hex("count")), ()).await?.into_iter().collect(),
-        long: sql.query_as(strings(&hex("long:")), ()).await?.into_iter().collect(),
+        lists: count(sql.query_as(numbers("quorate_lists", "value", "list:"), ()).await?),
+        sets: count(sql.query_as(numbers("quorate_sets", "member", "set:"), ()).await?),
+        counts: sql.query_as(strings("count:"), ()).await?.into_iter().collect(),
+        long: sql.query_as(strings("long:"), ()).await?.into_iter().collect(),
     })
 }
 

@@ -1,15 +1,17 @@
 //! Clients that take turns at one lock and write its token under it, some of them too late.
 //!
 //! Invariant: each grant writes at most one row of `grants`, together with the check that its token is in force. So the
-//! rows show in which order the grants were in force, whatever the clocks of the nodes showed.
+//! rows show in which order the grants were in force, whatever the clocks of the nodes showed. The entries that look at
+//! the lock do so when it is settled, so they show who is to hold it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use quorate::{Error, FailureKind, Sql, params, steps};
+use quorate::{Error, FailureKind, Sql, keys::Replies, params, steps};
 use quorate_env::{Rng, sleep};
-use quorate_model::locks::LOCKS_LEVEL;
+use quorate_model::Position;
+use quorate_model::locks::{LOCKS_LEVEL, LocksCommand};
 
 use super::WRITE_LIMIT;
 use crate::cluster::Cluster;
@@ -29,6 +31,12 @@ const TURN_MILLIS: u64 = 700;
 /// How long a lease lasts, and how long a client waits for its turn.
 const TTL: Duration = Duration::from_secs(3);
 const WAIT: Duration = Duration::from_secs(6);
+
+/// A turn begins with a look at the lock once in so many times.
+const LOOK_ONE_IN: u64 = 3;
+
+/// The lock.
+const NAME: &str = "grants";
 
 /// A client.
 pub(super) struct LockClient {
@@ -60,7 +68,10 @@ impl LockClient {
 
     /// Waits for the lock, writes under it, and gives it back before or after that.
     async fn turn(&self, sql: &Sql) -> Result<(), Error> {
-        let guard = sql.locks().acquire("grants").ttl(TTL).wait(WAIT).await?;
+        if self.rng.below(LOOK_ONE_IN) == 0 {
+            self.look(sql).await?;
+        }
+        let guard = sql.locks().acquire(NAME).ttl(TTL).wait(WAIT).await?;
         self.ledger.happened(LOCK_HELD);
         let (fence, mut kept) = (guard.fence(), Some(guard));
         if self.rng.below(4) == 0 {
@@ -68,11 +79,28 @@ impl LockClient {
         }
         self.pause(TURN_MILLIS).await;
         let token = i64::try_from(fence.token().0).unwrap_or(i64::MAX);
-        sql.batch(steps![fence.holds(), ("INSERT INTO grants (token) VALUES (?)", params![token])]).await?;
+        let insert = ("INSERT INTO grants (token) VALUES (?)", params![token]);
+        let done = sql.batch(steps![fence.holds(), insert, sql.locks().inspect(NAME)]).await?;
         self.ledger.granted(token);
+        self.saw(done.position, &done.replies, 2);
         match kept {
             Some(guard) if self.rng.below(2) == 0 => guard.release().await.map(drop),
             _ => Ok(()),
+        }
+    }
+
+    /// Looks at the lock. The first command, of a holder that does not exist, settles it.
+    async fn look(&self, sql: &Sql) -> Result<(), Error> {
+        let settle = LocksCommand::Withdraw { name: NAME.into(), holder: "nobody".into() };
+        let done = sql.batch(steps![sql.locks().run::<bool>(settle), sql.locks().inspect(NAME)]).await?;
+        self.saw(done.position, &done.replies, 1);
+        Ok(())
+    }
+
+    /// Records what a step has shown of the lock.
+    fn saw(&self, position: Position, replies: &Replies, step: usize) {
+        if let Some(Some(lock)) = replies.of_lock(step) {
+            self.ledger.saw_lock(position.index, lock);
         }
     }
 

@@ -12,6 +12,7 @@
 use std::sync::{Arc, Mutex};
 
 use quorate_env::lock;
+use quorate_env::mutant::Mutant;
 use quorate_model::events::limits::{ENTRY_BYTES_MAX, ENTRY_EVENTS_MAX};
 use quorate_model::events::{Event, check_event};
 use quorate_model::{Failure, FailureKind};
@@ -63,7 +64,9 @@ impl Notices {
     /// Forgets the events of a statement that has failed. Returns why, if it was because of one of them.
     pub(crate) fn forget(&self) -> Option<Failure> {
         let mut inner = lock(&self.0);
-        inner.notices.clear();
+        if !Mutant::FailedEventsKept.is_on() {
+            inner.notices.clear();
+        }
         inner.failure.take()
     }
 

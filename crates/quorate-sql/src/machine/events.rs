@@ -10,6 +10,7 @@
 use std::sync::Arc;
 
 use quorate_apply::Trouble;
+use quorate_env::mutant::Mutant;
 use quorate_model::events::{EVENTS_LEVEL, EventId, EventsCommand, EventsReply};
 use quorate_model::{Failure, FailureKind, StoreFault};
 
@@ -87,9 +88,15 @@ impl SqlMachine {
     pub(super) fn settle_events<T>(&mut self, done: Result<T, Ended>) -> Result<T, Ended> {
         let done = match (done, self.db.connection().is_autocommit()) {
             (Ok(value), false) => {
-                let notices = self.events.notices.take();
+                let mut notices = self.events.notices.take();
                 if notices.is_empty() {
                     return Ok(value);
+                }
+                if Mutant::EventsReversed.is_on() {
+                    notices.reverse();
+                }
+                if Mutant::FirstEventOnly.is_on() {
+                    notices.truncate(1);
                 }
                 self.add_events(&notices).map(|_| value)
             }

@@ -7,8 +7,9 @@
 //! - A grant by a sweep counts its token from the same index on every node: that of the entry that sweeps.
 
 use quorate_apply::{CommandContext, Trouble};
+use quorate_env::Env;
 use quorate_env::mutant::Mutant;
-use quorate_locks::{Context, Lease, Locks, LocksCommand, LocksReply, Touched, next_due, sweep};
+use quorate_locks::{Context, Locks, LocksCommand, LocksReply, Touched, next_due, sweep};
 use quorate_model::codec::locks_reply_len;
 use quorate_model::limits::RETURNED_BYTES_MAX;
 use quorate_model::{Failure, FailureKind, StoreFault, Topic};
@@ -46,18 +47,12 @@ impl SqlMachine {
         command: &LocksCommand,
         CommandContext { returned, .. }: CommandContext<'_>,
     ) -> Result<LocksReply, Trouble> {
-        let mut context = Context::new(clock::stamp(), self.index, self.determinism.budget.left());
+        let node = Env::current().filter(|_| Mutant::LeaseByNodeClock.is_on());
+        let now = node.map_or_else(clock::stamp, |node| node.unix_nanos());
+        let mut context = Context::new(now, self.index, self.determinism.budget.left());
         let last_rowid = self.db.connection().last_insert_rowid();
         let mut tables = LockTables::of(&mut self.db);
-        let done = match command {
-            LocksCommand::Expect { .. } if Mutant::FencingIgnored.is_on() => Ok(LocksReply::Held(Lease::default())),
-            LocksCommand::Acquire { name, holder, ttl, permits, wait, note } if Mutant::PermitTooMany.is_on() => {
-                let (name, holder, note, permits) = (name.clone(), holder.clone(), note.clone(), permits + 1);
-                let more = LocksCommand::Acquire { name, holder, ttl: *ttl, permits, wait: *wait, note };
-                Locks::new(&mut tables, &mut context).run(&more)
-            }
-            command => Locks::new(&mut tables, &mut context).run(command),
-        };
+        let done = Locks::new(&mut tables, &mut context).run(command);
         self.locks.quiet_until = self.locks.quiet_until.min(tables.earliest_due());
         hooks::set_last_insert_rowid(self.db.connection(), last_rowid);
         self.determinism.budget.set_left(context.budget_left());

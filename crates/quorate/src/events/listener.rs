@@ -10,6 +10,7 @@ use std::time::Duration;
 use futures_util::Stream;
 use futures_util::future::BoxFuture;
 use futures_util::stream::unfold;
+use quorate_env::mutant::Mutant;
 use quorate_env::timeout;
 use quorate_model::Topic;
 use quorate_model::events::limits::PAGE_EVENTS_MAX;
@@ -88,7 +89,7 @@ impl Listener {
     /// [`ListenError::Gap`] first if there were older ones.
     #[must_use]
     pub fn after(mut self, event: EventId) -> Self {
-        self.go_to(event);
+        self.go_to(if Mutant::EventHeardAgain.is_on() { event.before() } else { event });
         self
     }
 

@@ -1,0 +1,172 @@
+//! What was done to the cells, which are keys that several clients write, compared with a model of them.
+//!
+//! Each entry that writes a cell also adds a row that says what the cell holds then, by the view on keys and the time of
+//! the entry. So the rows are a history of all that took effect, in the order of the log, whatever the clients got.
+
+use std::collections::BTreeMap;
+
+use quorate::keys::Version;
+
+/// Times in rows are whole milliseconds. So close to its expiry, a cell may be there or not.
+const DOUBT_MILLIS: i64 = 2;
+
+/// The partner of a cell has its number and this.
+pub const PARTNER: i64 = 100;
+
+/// What a client does to a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Sets it to the number of the write, to expire after so many milliseconds.
+    Set { expires_in: Option<i64> },
+    /// Adds 1 to it.
+    Add,
+    /// Deletes it.
+    Delete,
+    /// Sets it and its partner to the number of the write, if the cell has this version, or is missing.
+    SetBoth { premise: Option<Version> },
+}
+
+/// How a write ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CellEnd {
+    /// It was done at an index, and the client got this number: the sum, or how many cells were set or deleted.
+    Done { index: u64, told: i64 },
+    /// It may have been done.
+    Unknown,
+    /// It was not done.
+    NotDone,
+}
+
+/// A row about a cell: the number of the write and of the cell, what the cell holds after the write, with its version
+/// and its expiry, and the time of the entry.
+pub type CellRow = (i64, i64, Option<i64>, Option<i64>, Option<i64>, i64);
+
+/// What clients did to cells and saw of them.
+#[derive(Debug, Default)]
+pub struct Cells {
+    writes: BTreeMap<i64, (i64, Action, CellEnd)>,
+    /// For each cell the version that a linearizable read must show at least, if it shows one.
+    floors: BTreeMap<i64, Version>,
+}
+
+/// What the model holds under a cell.
+#[derive(Clone, Copy, Debug)]
+struct Cell {
+    value: i64,
+    version: i64,
+    expires: Option<i64>,
+}
+
+impl Cells {
+    /// Records that a write of a cell begins, and returns its number.
+    pub fn begin(&mut self, cell: i64, action: Action) -> i64 {
+        let number = self.writes.last_key_value().map_or(1, |(number, _)| number + 1);
+        self.writes.insert(number, (cell, action, CellEnd::Unknown));
+        number
+    }
+
+    /// Records how a write ended.
+    pub fn ended(&mut self, number: i64, end: CellEnd) {
+        let Some((cell, _, known)) = self.writes.get_mut(&number) else { return };
+        *known = end;
+        let cell = *cell;
+        if let CellEnd::Done { index, .. } = end {
+            self.saw(cell, Version::new(index, 0));
+        }
+    }
+
+    /// Records that a version was shown, or given by a write that was acknowledged.
+    pub fn saw(&mut self, cell: i64, version: Version) {
+        let floor = self.floors.entry(cell).or_default();
+        *floor = version.max(*floor);
+    }
+
+    /// Returns the version that a linearizable read of a cell that begins now must show at least.
+    pub fn floor(&self, cell: i64) -> Version {
+        self.floors.get(&cell).copied().unwrap_or_default()
+    }
+
+    /// Returns what is wrong with the rows, if something is. After a forced recovery, writes that were acknowledged may
+    /// be missing.
+    pub fn wrong(&self, rows: &[CellRow], is_forced: bool) -> Option<String> {
+        let mut model: BTreeMap<i64, Cell> = BTreeMap::new();
+        let (mut found, mut last) = (BTreeMap::<i64, usize>::new(), (0, 0));
+        for row in rows {
+            let (number, cell, value, version, expires, _) = *row;
+            let Some((of, action, end)) = self.writes.get(&number) else {
+                return Some(format!("no client has done what {row:?} says of a cell"));
+            };
+            *found.entry(number).or_default() += 1;
+            let before = model.get(&cell).copied();
+            let is_right = is_right(*row, before, *action, *end, cell - of);
+            let index = version.map(index_of);
+            let follows = index.is_none_or(|index| number == last.0 || index > last.1);
+            if !is_right || !follows {
+                let (number, index) = last;
+                return Some(format!(
+                    "{action:?} of a cell that was {before:?}, after write {number} at {index}, ended as {end:?} with \
+                     {row:?}"
+                ));
+            }
+            last = (number, index.unwrap_or(last.1));
+            match value.zip(version) {
+                Some((value, version)) => model.insert(cell, Cell { value, version, expires }),
+                None => model.remove(&cell),
+            };
+        }
+        let wrong = self.writes.iter().find_map(|(number, (_, action, end))| {
+            let all = if matches!(action, Action::SetBoth { .. }) { 2 } else { 1 };
+            let found = found.get(number).copied().unwrap_or_default();
+            let is_right = match end {
+                CellEnd::Done { .. } => found == all || is_forced && found == 0,
+                CellEnd::Unknown => found == 0 || found == all,
+                CellEnd::NotDone => found == 0,
+            };
+            (!is_right).then(|| format!("{action:?} {number} of a cell ended as {end:?}, but there are {found} rows"))
+        });
+        wrong
+    }
+}
+
+/// Whether a row says what a write must have made of a cell, or, at `place` [`PARTNER`], of the partner of its cell.
+fn is_right(row: CellRow, before: Option<Cell>, action: Action, end: CellEnd, place: i64) -> bool {
+    let (number, _, value, version, expires, now) = row;
+    let doubt = |at: i64| at.abs_diff(now) <= DOUBT_MILLIS.unsigned_abs();
+    if before.and_then(|cell| cell.expires).is_some_and(doubt) {
+        return true;
+    }
+    let before = before.filter(|cell| cell.expires.is_none_or(|at| at > now));
+    let (due, expected) = match action {
+        Action::Set { expires_in } => (expires_in.map(|millis| now + millis), Some(number)),
+        Action::Add => (before.and_then(|cell| cell.expires), Some(before.map_or(1, |cell| cell.value + 1))),
+        Action::Delete => (None, None),
+        Action::SetBoth { .. } => (None, Some(number)),
+    };
+    let has_premise = match action {
+        Action::SetBoth { premise } if place != PARTNER => {
+            premise.map(|version| version.0.cast_signed()) == before.map(|cell| cell.version)
+        }
+        _ => true,
+    };
+    let told = match action {
+        Action::Add => expected.unwrap_or_default(),
+        Action::Delete => before.is_some().into(),
+        Action::Set { .. } | Action::SetBoth { .. } => 1,
+    };
+    let is_told = match end {
+        CellEnd::Done { index, told: got } => {
+            got == told && version.is_none_or(|version| index_of(version) == index.cast_signed())
+        }
+        CellEnd::Unknown | CellEnd::NotDone => true,
+    };
+    let is_due = match (expires, due) {
+        (Some(at), Some(due)) => at.abs_diff(due) <= DOUBT_MILLIS.unsigned_abs(),
+        (at, due) => at == due,
+    };
+    has_premise && is_told && is_due && value == expected
+}
+
+/// The index of the entry that gave a version.
+fn index_of(version: i64) -> i64 {
+    version >> 16
+}
