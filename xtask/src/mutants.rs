@@ -17,7 +17,7 @@ const FAVOURED: [(&str, &str); 10] = [
     ("DryRunNotChecked", "transfer"),
     ("ForwardedIsNotDone", "transfer"),
     ("ImageNotReadAgain", "bad image"),
-    ("ManifestWithoutSwap", "isolation"),
+    ("ManifestWithoutSwap", "deposed archiver"),
     ("MoveNotAnnounced", "changed address"),
     ("OneIsBelieved", "tampering"),
     ("OutcomesNotCompared", "tampering"),

@@ -151,6 +151,11 @@ impl SimArchive {
         }
     }
 
+    /// Returns the token of the archiver that has last taken over the archive.
+    pub fn token(&self) -> u64 {
+        lock(&self.0.promises).token()
+    }
+
     /// Returns what happened, and how often.
     pub fn happenings(&self) -> [(&'static str, u64); 4] {
         let promises = lock(&self.0.promises);

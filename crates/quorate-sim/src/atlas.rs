@@ -24,6 +24,9 @@ pub enum Fault {
     Verify,
     /// A node is cut off from all others.
     Isolate(Whom),
+    /// The archiver is cut off from all other nodes, but not from the store, until another has taken over the archive, or
+    /// longer.
+    Depose,
     /// Two nodes are cut off from each other; both can still reach the other nodes.
     Cut,
     /// The same, in one direction.
@@ -84,14 +87,14 @@ pub enum Whom {
 }
 
 use Fault::{
-    BadImage, BadPage, Clock, ClockYear, Cut, CutWay, Day, Drift, EndAtIo, EndIn, Flap, Full, Garble, Isolate, Latency,
-    Move, Pause, ReadFails, Reader, Remove, RemoveKilled, Reset, Slow, SlowImage, SyncFails, Tamper, Transfer, Verify,
-    WriteFails,
+    BadImage, BadPage, Clock, ClockYear, Cut, CutWay, Day, Depose, Drift, EndAtIo, EndIn, Flap, Full, Garble, Isolate,
+    Latency, Move, Pause, ReadFails, Reader, Remove, RemoveKilled, Reset, Slow, SlowImage, SyncFails, Tamper, Transfer,
+    Verify, WriteFails,
 };
 use Whom::{All, Leader, One, Two};
 
 /// All faults that may be drawn, each with its weight.
-pub const ATLAS: [(u64, Fault); 75] = [
+pub const ATLAS: [(u64, Fault); 76] = [
     (3, Fault::End(End::Power, One)),
     (3, Fault::End(End::Power, Leader)),
     (2, Fault::End(End::Power, Two)),
@@ -138,6 +141,7 @@ pub const ATLAS: [(u64, Fault); 75] = [
     (1, Verify),
     (2, Isolate(One)),
     (2, Isolate(Leader)),
+    (1, Depose),
     (2, Cut),
     (2, CutWay),
     (1, Flap),
@@ -186,6 +190,7 @@ impl Fault {
             Transfer => "transfer",
             Verify => "verify",
             Isolate(_) => "isolation",
+            Depose => "deposed archiver",
             Cut => "cut",
             CutWay => "one-way cut",
             Flap => "flapping link",
@@ -213,6 +218,6 @@ impl Fault {
 
     /// Whether it separates nodes from each other.
     pub fn is_partition(self) -> bool {
-        matches!(self, Isolate(_) | Cut | CutWay | Flap)
+        matches!(self, Isolate(_) | Depose | Cut | CutWay | Flap)
     }
 }

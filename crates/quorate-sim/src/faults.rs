@@ -23,6 +23,9 @@ const CLOCK_WRONG_MAX: u64 = 6 * 3600;
 const CLOCK_YEAR: u64 = 365 * 24 * 3600;
 const CLOCK_DRIFT_MAX: u64 = 100_000;
 
+/// How long an archiver is cut off until another has taken over, at most.
+const TAKEN_OVER_MAX: Duration = Duration::from_secs(4);
+
 /// By how many nanoseconds all clocks jump when a day passes: the time after which an idle session expires, one second
 /// by which a stamp may be ahead of the clocks, and another second.
 const DAY_NANOS: u64 = SESSION_IDLE_NANOS + 2_000_000_000;
@@ -263,6 +266,7 @@ impl Faults {
                 (true, whom)
             }
             Fault::SlowImage | Fault::BadImage => (true, Whom::One),
+            Fault::Depose if self.cluster.archiver().is_none() => return false,
             _ => (false, Whom::One),
         };
         if matches!(fault, Fault::BadPage(_)) && self.cluster.keeps_disks() {
@@ -297,6 +301,7 @@ impl Faults {
             | Fault::Tamper(whom)
             | Fault::BadPage(whom)
             | Fault::Move(whom) => self.some(whom),
+            Fault::Depose => self.cluster.archiver().into_iter().collect(),
             _ => vec![one],
         };
         let class = fault.class();
@@ -318,6 +323,7 @@ impl Faults {
             // The result does not matter: there may be no leader at this moment.
             Fault::Transfer => drop(self.cluster.transfer(one).await),
             Fault::Verify => self.cluster.verify().await,
+            Fault::Depose => self.depose(struck).await,
             Fault::Flap => self.flap(one, other).await,
             Fault::Day => self.day().await,
             Fault::Tamper(_) => self.tamper(struck, one, other).await,
@@ -385,6 +391,17 @@ impl Faults {
     fn fails(&self, name: &'static str, fail: impl FnOnce(&SimDisk, u64)) {
         let after = self.rng.below(OPERATIONS_MAX);
         self.cluster.doom(name, |disk| fail(disk, after));
+    }
+
+    /// Cuts off the archiver until another has taken over. It does not hear of that before the round ends.
+    async fn depose(&mut self, struck: Vec<&'static str>) {
+        let cluster = self.cluster.clone();
+        let Some(archive) = cluster.archive() else { return };
+        struck.into_iter().for_each(|name| cluster.world().net().isolate(name));
+        let (token, end) = (archive.token(), Instant::now() + TAKEN_OVER_MAX * self.calm);
+        while archive.token() == token && Instant::now() < end {
+            self.pass(LOOK_EVERY * self.calm).await;
+        }
     }
 
     /// Cuts and restores a link several times.

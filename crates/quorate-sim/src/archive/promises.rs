@@ -36,6 +36,11 @@ impl Promises {
         *last = archived.max(*last);
     }
 
+    /// Returns the token in the manifest.
+    pub fn token(&self) -> u64 {
+        self.seen.0
+    }
+
     /// Compares the manifest with what it was before.
     pub fn seen(&mut self, manifest: &Manifest) -> Result<(), String> {
         let now = (manifest.token, manifest.generations_begun);

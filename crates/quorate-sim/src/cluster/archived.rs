@@ -21,6 +21,14 @@ impl Cluster {
         self.archive.as_ref()
     }
 
+    /// Returns the node that writes the archive, if one does.
+    pub fn archiver(&self) -> Option<&'static str> {
+        let writes =
+            |status: &quorate::Status| status.archive.as_ref().is_some_and(|archive| archive.archived_index > 0);
+        let archiver = self.statuses().into_iter().find(writes)?.name;
+        self.names().iter().copied().find(|name| *name == archiver)
+    }
+
     /// Examines the archive as it is now.
     pub async fn examine_archive(&self) {
         let Some(archive) = &self.archive else { return };

@@ -29,8 +29,9 @@ pub enum Action {
 /// How a write ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CellEnd {
-    /// It was done at an index, and the client got this number: the sum, or how many cells were set or deleted.
-    Done { index: u64, told: i64 },
+    /// It was done, and the client got this version of the cell, if the cell is there, and this number: the sum, or
+    /// whether the cell was set or deleted.
+    Done { version: Option<Version>, told: i64 },
     /// It may have been done.
     Unknown,
     /// It was not done.
@@ -70,8 +71,8 @@ impl Cells {
         let Some((cell, _, known)) = self.writes.get_mut(&number) else { return };
         *known = end;
         let cell = *cell;
-        if let CellEnd::Done { index, .. } = end {
-            self.saw(cell, Version::new(index, 0));
+        if let CellEnd::Done { version: Some(version), .. } = end {
+            self.saw(cell, version);
         }
     }
 
@@ -154,8 +155,9 @@ fn is_right(row: CellRow, before: Option<Cell>, action: Action, end: CellEnd, pl
         Action::Set { .. } | Action::SetBoth { .. } => 1,
     };
     let is_told = match end {
-        CellEnd::Done { index, told: got } => {
-            got == told && version.is_none_or(|version| index_of(version) == index.cast_signed())
+        CellEnd::Done { .. } if place == PARTNER => true,
+        CellEnd::Done { version: got, told: number } => {
+            number == told && version == got.map(|version| version.0.cast_signed())
         }
         CellEnd::Unknown | CellEnd::NotDone => true,
     };

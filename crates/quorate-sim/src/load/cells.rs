@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use quorate::keys::Version;
+use quorate::keys::{KeyInfo, Replies, Version};
 use quorate::sql::{BatchStep, PipelineResult};
 use quorate::{Error, FailureKind, Level, Sql, params, steps};
 use quorate_env::{Rng, sleep, timeout};
@@ -119,13 +119,13 @@ impl CellClient {
             }
             Action::Set { expires_in: None } | Action::SetBoth { .. } => keys.set(key, number.to_string()).into(),
         };
-        let done = sql.batch([command, row(number, cell)]).await.map(|done| {
+        let done = sql.batch([command, row(number, cell), keys.describe(name_of(cell)).into()]).await.map(|done| {
             let told = match action {
                 Action::Add => done.replies.get::<i64>(0),
                 Action::Delete => done.replies.get::<u64>(0).map(u64::cast_signed),
                 Action::Set { .. } | Action::SetBoth { .. } => done.replies.get::<bool>(0).map(i64::from),
             };
-            CellEnd::Done { index: done.position.index, told: told.unwrap_or(-1) }
+            CellEnd::Done { version: version_in(&done.replies, 2), told: told.unwrap_or(-1) }
         });
         self.ended(number, done);
     }
@@ -145,18 +145,19 @@ impl CellClient {
             keys.set(name_of(partner), number.to_string()),
             row(number, cell),
             row(number, partner),
+            keys.describe(key.as_str()),
         ];
         let done = keys.pipeline_if([keys.expect(key.as_str(), premise)], commands).await;
-        let done = done.map(|PipelineResult { results, position, .. }| {
+        let done = done.map(|PipelineResult { results, replies, .. }| {
             let kinds: Vec<_> =
                 results.iter().map(|result| result.as_ref().err().map(|failure| failure.kind)).collect();
-            if kinds != [None, Some(FailureKind::WrongType), None, None, None] {
+            if kinds != [None, Some(FailureKind::WrongType), None, None, None, None] {
                 self.violation(format!(
                     "a pipeline of keys, of which the second step is to fail, failed with {kinds:?}"
                 ));
             }
             self.ledger.happened(CELL_EXEC);
-            CellEnd::Done { index: position.index, told: 1 }
+            CellEnd::Done { version: version_in(&replies, 5), told: 1 }
         });
         self.ended(number, done);
     }
@@ -233,6 +234,11 @@ fn name_of(cell: i64) -> String {
 
 fn row(number: i64, cell: i64) -> BatchStep {
     (ADD_ROW, params![number, cell, name_of(cell).into_bytes()]).into()
+}
+
+/// Returns the version that a step has shown.
+fn version_in(replies: &Replies, step: usize) -> Option<Version> {
+    replies.get::<Option<KeyInfo>>(step).flatten().map(|info| info.version)
 }
 
 /// Reads the rows in the order in which they were written.
