@@ -72,7 +72,7 @@ pub enum End {
 
 /// A handle of the ledger; see the module. Clones share the same ledger.
 #[derive(Clone, Default)]
-pub struct Ledger(Arc<Mutex<Inner>>, Arc<Mutex<Cells>>);
+pub struct Ledger(Arc<Mutex<Inner>>);
 
 #[derive(Default)]
 struct Inner {
@@ -92,6 +92,8 @@ struct Inner {
     granted: BTreeSet<i64>,
     /// The states of the lock that entries have shown, by their indexes.
     locks: BTreeMap<u64, LockInfo>,
+    /// What clients did to cells.
+    cells: Cells,
     /// The items of the group beside `main`.
     items: Items,
     /// What the listener heard.
@@ -202,8 +204,8 @@ impl Ledger {
     }
 
     /// Returns what clients did to cells and saw of them.
-    pub fn cells(&self) -> MutexGuard<'_, Cells> {
-        lock(&self.1)
+    pub fn cells(&self) -> Cells {
+        self.inner().cells.clone()
     }
 
     /// Records that a caller begins to run this many migrations.
@@ -311,8 +313,9 @@ impl Ledger {
         if let Some(wrong) = locks::wrong_grants(&held.grants, &inner.granted, history.is_forced()) {
             history.violation(wrong);
         }
-        let (state, cell) = (locks::wrong_states(&inner.locks), self.cells().wrong(&held.cells, history.is_forced()));
-        state.into_iter().chain(cell).for_each(|wrong| history.violation(wrong));
+        let wrong_cell = inner.cells.wrong(&held.cells, history.is_forced());
+        let wrong_lock = locks::wrong_states(&inner.locks);
+        wrong_cell.into_iter().chain(wrong_lock).for_each(|wrong| history.violation(wrong));
         events::wrong_held(&held.events, &with_events).into_iter().for_each(|wrong| history.violation(wrong));
         // A forced recovery may lose what was heard.
         if let Some(wrong) = events::wrong_heard(&inner.heard, &held.events).filter(|_| !history.is_forced()) {

@@ -4,8 +4,10 @@
 //! the entry. So the rows are a history of all that took effect, in the order of the log, whatever the clients got.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 
 use quorate::keys::Version;
+use quorate_env::lock;
 
 /// Times in rows are whole milliseconds. So close to its expiry, a cell may be there or not.
 const DOUBT_MILLIS: i64 = 2;
@@ -42,9 +44,12 @@ pub enum CellEnd {
 /// and its expiry, and the time of the entry.
 pub type CellRow = (i64, i64, Option<i64>, Option<i64>, Option<i64>, i64);
 
-/// What clients did to cells and saw of them.
+/// What clients did to cells and saw of them. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Cells(Arc<Mutex<Known>>);
+
 #[derive(Debug, Default)]
-pub struct Cells {
+struct Known {
     writes: BTreeMap<i64, (i64, Action, CellEnd)>,
     /// For each cell the version that a linearizable read must show at least, if it shows one.
     floors: BTreeMap<i64, Version>,
@@ -60,41 +65,44 @@ struct Cell {
 
 impl Cells {
     /// Records that a write of a cell begins, and returns its number.
-    pub fn begin(&mut self, cell: i64, action: Action) -> i64 {
-        let number = self.writes.last_key_value().map_or(1, |(number, _)| number + 1);
-        self.writes.insert(number, (cell, action, CellEnd::Unknown));
+    pub fn begin(&self, cell: i64, action: Action) -> i64 {
+        let writes = &mut lock(&self.0).writes;
+        let number = writes.last_key_value().map_or(1, |(number, _)| number + 1);
+        writes.insert(number, (cell, action, CellEnd::Unknown));
         number
     }
 
     /// Records how a write ended.
-    pub fn ended(&mut self, number: i64, end: CellEnd) {
-        let Some((cell, _, known)) = self.writes.get_mut(&number) else { return };
-        *known = end;
-        let cell = *cell;
+    pub fn ended(&self, cell: i64, number: i64, end: CellEnd) {
+        if let Some((_, _, known)) = lock(&self.0).writes.get_mut(&number) {
+            *known = end;
+        }
         if let CellEnd::Done { version: Some(version), .. } = end {
             self.saw(cell, version);
         }
     }
 
     /// Records that a version was shown, or given by a write that was acknowledged.
-    pub fn saw(&mut self, cell: i64, version: Version) {
-        let floor = self.floors.entry(cell).or_default();
+    pub fn saw(&self, cell: i64, version: Version) {
+        let floors = &mut lock(&self.0).floors;
+        let floor = floors.entry(cell).or_default();
         *floor = version.max(*floor);
     }
 
     /// Returns the version that a linearizable read of a cell that begins now must show at least.
     pub fn floor(&self, cell: i64) -> Version {
-        self.floors.get(&cell).copied().unwrap_or_default()
+        lock(&self.0).floors.get(&cell).copied().unwrap_or_default()
     }
 
     /// Returns what is wrong with the rows, if something is. After a forced recovery, writes that were acknowledged may
     /// be missing.
     pub fn wrong(&self, rows: &[CellRow], is_forced: bool) -> Option<String> {
+        let writes = &lock(&self.0).writes;
         let mut model: BTreeMap<i64, Cell> = BTreeMap::new();
         let (mut found, mut last) = (BTreeMap::<i64, usize>::new(), (0, 0));
         for row in rows {
             let (number, cell, value, version, expires, _) = *row;
-            let Some((of, action, end)) = self.writes.get(&number) else {
+            let Some((of, action, end)) = writes.get(&number) else {
                 return Some(format!("no client has done what {row:?} says of a cell"));
             };
             *found.entry(number).or_default() += 1;
@@ -115,7 +123,7 @@ impl Cells {
                 None => model.remove(&cell),
             };
         }
-        let wrong = self.writes.iter().find_map(|(number, (_, action, end))| {
+        writes.iter().find_map(|(number, (_, action, end))| {
             let all = if matches!(action, Action::SetBoth { .. }) { 2 } else { 1 };
             let found = found.get(number).copied().unwrap_or_default();
             let is_right = match end {
@@ -124,8 +132,7 @@ impl Cells {
                 CellEnd::NotDone => found == 0,
             };
             (!is_right).then(|| format!("{action:?} {number} of a cell ended as {end:?}, but there are {found} rows"))
-        });
-        wrong
+        })
     }
 }
 
@@ -171,4 +178,75 @@ fn is_right(row: CellRow, before: Option<Cell>, action: Action, end: CellEnd, pl
 /// The index of the entry that gave a version.
 fn index_of(version: i64) -> i64 {
     version >> 16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SET: Action = Action::Set { expires_in: None };
+    const BRIEF: Action = Action::Set { expires_in: Some(500) };
+
+    /// A write that was done: what it does, what the client got, the index and the time of its entry, and the value and
+    /// the expiry in its row.
+    type Write = (Action, i64, (i64, i64), Option<i64>, Option<i64>);
+
+    /// Returns what is wrong with the rows of writes of one cell.
+    fn wrong(writes: &[Write]) -> Option<String> {
+        let cells = Cells::default();
+        let row = |(action, told, (index, now), value, expires): &Write| {
+            let (number, version) = (cells.begin(7, *action), value.map(|_| index << 16));
+            let given = version.map(|version| Version(version.cast_unsigned()));
+            cells.ended(7, number, CellEnd::Done { version: given, told: *told });
+            (number, 7, *value, version, *expires, *now)
+        };
+        let rows: Vec<CellRow> = writes.iter().map(row).collect();
+        cells.wrong(&rows, false)
+    }
+
+    #[test]
+    fn writes_that_follow_each_other_are_right() {
+        let add = |told, at, value, expires| (Action::Add, told, at, Some(value), expires);
+        let history = [
+            (BRIEF, 1, (10, 1_000), Some(1), Some(1_500)),
+            add(2, (11, 1_400), 2, Some(1_500)),
+            add(1, (12, 1_600), 1, None),
+            (SET, 1, (14, 1_700), Some(4), None),
+            (Action::Delete, 1, (15, 1_800), None, None),
+            (Action::Delete, 0, (16, 1_900), None, None),
+            (Action::SetBoth { premise: None }, 1, (17, 2_000), Some(7), None),
+        ];
+        assert_eq!(wrong(history.get(..6).unwrap()), None);
+        let partner = wrong(&history).unwrap();
+        assert!(partner.contains("but there are 1 rows"), "{partner}");
+    }
+
+    #[test]
+    fn what_no_model_allows_is_wrong() {
+        let brief = (BRIEF, 1, (10, 1_000), Some(1), Some(1_500));
+        let early = (Action::Add, 1, (11, 1_400), Some(1), None);
+        let resurrected = (Action::Add, 2, (11, 1_600), Some(2), Some(1_500));
+        let kept = (SET, 1, (11, 1_400), Some(2), Some(1_500));
+        let old_version = (SET, 1, (10, 1_400), Some(2), None);
+        let other_answer = (SET, 0, (11, 1_400), Some(2), None);
+        let premise = (Action::SetBoth { premise: None }, 1, (11, 1_400), Some(2), None);
+        for second in [early, resurrected, kept, old_version, other_answer, premise] {
+            assert!(wrong(&[brief, second]).is_some(), "{second:?}");
+        }
+    }
+
+    #[test]
+    fn a_write_takes_effect_as_a_whole_and_once() {
+        let cells = Cells::default();
+        let number = cells.begin(7, SET);
+        let row = (number, 7, Some(number), Some(5 << 16), None, 1_000);
+        assert_eq!(cells.wrong(&[], false), None);
+        assert_eq!(cells.wrong(&[row], false), None);
+        assert!(cells.wrong(&[row, row], false).is_some());
+        cells.ended(7, number, CellEnd::NotDone);
+        assert!(cells.wrong(&[row], false).is_some());
+        cells.ended(7, number, CellEnd::Done { version: Some(Version::new(5, 0)), told: 1 });
+        assert!(cells.wrong(&[], false).is_some());
+        assert_eq!(cells.wrong(&[], true), None);
+    }
 }

@@ -39,3 +39,44 @@ pub(super) fn wrong_states(seen: &BTreeMap<u64, LockInfo>) -> Option<String> {
         Some(format!("{first:?} holds a lock before one that came earlier: it was {before:?}, and then {after:?}"))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use quorate_model::locks::Token;
+
+    use super::*;
+
+    /// Those who hold a lock or wait for it, with their tokens.
+    type All<'a> = &'a [(&'static str, u64)];
+
+    fn claims(all: All<'_>) -> Vec<Claim> {
+        let claim = |(holder, token): &(&'static str, u64)| Claim {
+            holder: holder.as_bytes().into(),
+            token: Token(*token),
+            ..Claim::default()
+        };
+        all.iter().map(claim).collect()
+    }
+
+    /// Returns what is wrong with states of a lock, each given by its holders and its waiters.
+    fn wrong(states: &[(All<'_>, All<'_>)]) -> Option<String> {
+        let state = |(holders, waiters): &(All<'_>, All<'_>)| LockInfo {
+            permits: 1,
+            holders: claims(holders),
+            waiters: claims(waiters),
+            ..LockInfo::default()
+        };
+        wrong_states(&(1..).zip(states.iter().map(state)).collect())
+    }
+
+    #[test]
+    fn only_a_lock_that_is_held_in_turn_is_right() {
+        let before: (All<'_>, All<'_>) = (&[("ann", 1)], &[("bob", 2), ("cid", 3)]);
+        assert_eq!(wrong(&[before, (&[("bob", 4)], &[("cid", 3), ("ann", 5)])]), None);
+        assert!(wrong(&[before, (&[("cid", 4)], &[("bob", 2)])]).is_some());
+        // Its wait has ended in between.
+        assert_eq!(wrong(&[before, (&[("cid", 4)], &[("bob", 5)])]), None);
+        assert!(wrong(&[(&[("ann", 1), ("bob", 2)], &[])]).is_some());
+        assert!(wrong(&[(&[], &[("bob", 2)])]).is_some());
+    }
+}

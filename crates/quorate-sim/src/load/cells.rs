@@ -18,7 +18,7 @@ use super::WRITE_LIMIT;
 use crate::cluster::Cluster;
 use crate::coverage::{CELL_CONFLICT, CELL_EXEC, CELL_EXPIRED, CELL_READ, KEY_AWAITED};
 use crate::ledger::Ledger;
-use crate::ledger::cells::{Action, CellEnd, CellRow, PARTNER};
+use crate::ledger::cells::{Action, CellEnd, CellRow, Cells, PARTNER};
 
 /// How many of them there are.
 pub(super) const CLIENTS: u64 = 2;
@@ -53,6 +53,7 @@ const TOLD_MAX: Duration = Duration::from_secs(20);
 pub(super) struct CellClient {
     cluster: Cluster,
     ledger: Ledger,
+    cells: Cells,
     rng: Rng,
     stop: Arc<AtomicBool>,
     calm: u64,
@@ -63,8 +64,9 @@ pub(super) struct CellClient {
 
 impl CellClient {
     pub(super) fn new(cluster: &Cluster, ledger: &Ledger, stop: &Arc<AtomicBool>, calm: u32, client: u64) -> Self {
-        let (ledger, rng, stop) = (ledger.clone(), cluster.world().rng().fork(), Arc::clone(stop));
-        Self { cluster: cluster.clone(), ledger, rng, stop, calm: calm.into(), client, next: 0 }
+        let (ledger, cells, rng) = (ledger.clone(), ledger.cells(), cluster.world().rng().fork());
+        let (cluster, stop) = (cluster.clone(), Arc::clone(stop));
+        Self { cluster, ledger, cells, rng, stop, calm: calm.into(), client, next: 0 }
     }
 
     pub(super) async fn run(mut self) {
@@ -110,7 +112,7 @@ impl CellClient {
     /// Writes a cell by a batch of keys and SQL.
     async fn write(&self, cell: i64, action: Action) {
         let Some((_, sql)) = self.some_node() else { return };
-        let (keys, key, number) = (sql.keys(), name_of(cell), self.ledger.cells().begin(cell, action));
+        let (keys, key, number) = (sql.keys(), name_of(cell), self.cells.begin(cell, action));
         let command: BatchStep = match action {
             Action::Add => keys.increment(key, 1).into(),
             Action::Delete => keys.delete([key]).into(),
@@ -127,7 +129,7 @@ impl CellClient {
             };
             CellEnd::Done { version: version_in(&done.replies, 2), told: told.unwrap_or(-1) }
         });
-        self.ended(number, done);
+        self.ended(cell, number, done);
     }
 
     /// Reads the version of a cell, and sets it and its partner if it still has that. A step in between fails.
@@ -138,7 +140,7 @@ impl CellClient {
         let premise = info.map(|info| info.version);
         // Another client may write it meanwhile.
         sleep(Duration::from_millis(self.rng.below(PAUSE_MILLIS))).await;
-        let number = self.ledger.cells().begin(cell, Action::SetBoth { premise });
+        let number = self.cells.begin(cell, Action::SetBoth { premise });
         let commands = steps![
             keys.set(key.as_str(), number.to_string()),
             keys.list(key.as_str()).push_right(["no list"]),
@@ -159,20 +161,20 @@ impl CellClient {
             self.ledger.happened(CELL_EXEC);
             CellEnd::Done { version: version_in(&replies, 5), told: 1 }
         });
-        self.ended(number, done);
+        self.ended(cell, number, done);
     }
 
     /// Reads a cell. It must not be older than what was acknowledged, or shown, before.
     async fn read(&self, cell: i64) {
         let Some((name, sql)) = self.some_node() else { return };
-        let floor = self.ledger.cells().floor(cell);
+        let floor = self.cells.floor(cell);
         let Ok(info) = sql.keys().at(Level::Linearizable).describe(name_of(cell)).await else { return };
         let version = info.map(|info| info.version);
         let is_old = version.map_or(cell == 0 && floor > Version::default(), |version| version < floor);
         if is_old && !self.cluster.history().is_forced() {
             self.violation(format!("{name} shows version {version:?} of cell {cell}, and {floor:?} was there before"));
         }
-        version.into_iter().for_each(|version| self.ledger.cells().saw(cell, version));
+        version.into_iter().for_each(|version| self.cells.saw(cell, version));
         self.ledger.happened(CELL_READ);
     }
 
@@ -199,7 +201,7 @@ impl CellClient {
     }
 
     /// Records how a write ended.
-    fn ended(&self, number: i64, done: Result<CellEnd, Error>) {
+    fn ended(&self, cell: i64, number: i64, done: Result<CellEnd, Error>) {
         self.cluster.world().trace().add("cells", format_args!("{number} {done:?}"));
         let end = done.unwrap_or_else(|error| match error {
             Error::Unknown(_) => CellEnd::Unknown,
@@ -220,7 +222,7 @@ impl CellClient {
             }
             _ => CellEnd::NotDone,
         });
-        self.ledger.cells().ended(number, end);
+        self.cells.ended(cell, number, end);
     }
 
     fn violation(&self, what: String) {
