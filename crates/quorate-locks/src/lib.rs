@@ -7,7 +7,7 @@
 //! # Invariants
 //!
 //! - What a command does and replies depends on the tables before it, the command and its [`Context`], and on nothing
-//!   else: no clock, no randomness, no I/O.
+//!   else: no clock, no randomness, no I/O. Of `quorate-env` it takes only the deliberate bugs.
 //! - A command that fails has written nothing; one that only reads writes nothing.
 //! - A lease or a wait whose time has come by the time of the context does not exist for any command, whether or not it
 //!   was swept.
