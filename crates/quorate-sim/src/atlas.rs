@@ -24,8 +24,8 @@ pub enum Fault {
     Verify,
     /// A node is cut off from all others.
     Isolate(Whom),
-    /// The archiver is cut off from all other nodes, but not from the store, until another has taken over the archive, or
-    /// longer.
+    /// The archiver is cut off from all other nodes, but not from the store, until another has taken over the archive,
+    /// or longer.
     Depose,
     /// Two nodes are cut off from each other; both can still reach the other nodes.
     Cut,
