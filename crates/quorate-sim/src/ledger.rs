@@ -309,18 +309,7 @@ impl Ledger {
                 held.rows.len() + held.mirrors.len()
             ));
         }
-        held.keys.wrong(&with_keys).into_iter().for_each(|wrong| history.violation(wrong));
-        if let Some(wrong) = locks::wrong_grants(&held.grants, &inner.granted, history.is_forced()) {
-            history.violation(wrong);
-        }
-        let wrong_cell = inner.cells.wrong(&held.cells, history.is_forced());
-        let wrong_lock = locks::wrong_states(&inner.locks);
-        wrong_cell.into_iter().chain(wrong_lock).for_each(|wrong| history.violation(wrong));
-        events::wrong_held(&held.events, &with_events).into_iter().for_each(|wrong| history.violation(wrong));
-        // A forced recovery may lose what was heard.
-        if let Some(wrong) = events::wrong_heard(&inner.heard, &held.events).filter(|_| !history.is_forced()) {
-            history.violation(wrong);
-        }
+        inner.check_stores(&held, [&with_keys, &with_events], history);
         if let Some(wrong) = wrong_migrations(&held, inner.migrations) {
             history.violation(wrong);
         }
@@ -358,6 +347,19 @@ fn check_ails(ails: &BTreeMap<i64, End>, held: &BTreeMap<i64, u64>, history: &Hi
 }
 
 impl Inner {
+    /// Compares the ledger with what the cluster holds of keys, locks and events, given the rows that were written with
+    /// keys and those with events.
+    fn check_stores(&self, held: &Held, [with_keys, with_events]: [&BTreeMap<Key, u64>; 2], history: &History) {
+        let is_forced = history.is_forced();
+        let of_keys = held.keys.wrong(with_keys).into_iter().chain(self.cells.wrong(&held.cells, is_forced));
+        let grants = locks::wrong_grants(&held.grants, &self.granted, is_forced);
+        let of_locks = grants.into_iter().chain(locks::wrong_states(&self.locks));
+        // A forced recovery may lose what was heard.
+        let heard = events::wrong_heard(&self.heard, &held.events).filter(|_| !is_forced);
+        let of_events = events::wrong_held(&held.events, with_events).into_iter().chain(heard);
+        of_keys.chain(of_locks).chain(of_events).for_each(|wrong| history.violation(wrong));
+    }
+
     fn rows(&self) -> u64 {
         self.counts.rows.max(self.shown)
     }
