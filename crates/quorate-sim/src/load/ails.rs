@@ -91,6 +91,7 @@ impl Ails {
                 mask = self.rng.below(all);
             }
             self.ledger.ailed(number, End::Unknown);
+            let begun = Instant::now();
             let failed_before = self.cluster.history().disks_failed();
             let statement = "INSERT INTO ails (number, x) VALUES (?, ail(?, ?))";
             let done = sql.execute(statement, (number, ailment.number(), mask.cast_signed()));
@@ -107,6 +108,8 @@ impl Ails {
             let has_disk_failed = self.cluster.history().disks_failed() > failed_before;
             let may_reject = is_of_most || has_disk_failed || ailment == Ailment::Slow && mask != 0;
             self.note(number, may_reject, done.map(drop));
+            // While the cluster gets over such a statement it applies no others, and half of the time is for these.
+            sleep(begun.elapsed()).await;
         }
     }
 
