@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use quorate::keys::{KeyInfo, Replies, Version};
 use quorate::sql::{BatchStep, PipelineResult};
-use quorate::{Error, FailureKind, Level, Sql, params, steps};
+use quorate::{Error, FailureKind, Keys, Level, Sql, params, steps};
 use quorate_env::{Rng, sleep, timeout};
 use quorate_model::keys::RELATIVE_LEVEL;
 
@@ -149,7 +149,8 @@ impl CellClient {
             row(number, partner),
             keys.describe(key.as_str()),
         ];
-        let done = keys.pipeline_if([keys.expect(key.as_str(), premise)], commands).await;
+        let premise = Keys::expect(&keys, key.as_str(), premise);
+        let done = keys.pipeline_if([premise], commands).await;
         let done = done.map(|PipelineResult { results, replies, .. }| {
             let kinds: Vec<_> =
                 results.iter().map(|result| result.as_ref().err().map(|failure| failure.kind)).collect();
