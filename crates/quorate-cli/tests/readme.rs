@@ -169,6 +169,10 @@ fn the_curl_commands_of_the_http_page_work() {
     let said = run();
     assert!(said.starts_with("hello1{\"type\":\"hash\"") && said.contains("\"results\":[2.5,1]"), "{said}");
     assert!(said.contains("\"key\":\"user:7\""), "{said}");
+    // About locks.
+    let said = run();
+    assert!(said.contains("\"note\":\"the report of today\"") && said.contains("{\"ended\":[\""), "{said}");
+    assert!(said.ends_with("{\"locks\":[],\"next\":null}"), "{said}");
 }
 
 #[test]

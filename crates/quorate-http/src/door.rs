@@ -20,8 +20,9 @@ use crate::error::Problem;
 use crate::events;
 use crate::hrana::{self, Streams, socket};
 use crate::keys;
+use crate::locks;
 use crate::login::{Caller, credentials};
-use crate::message::{ACKNOWLEDGE, Answer, Content, IDEMPOTENCY_KEY, Request, answer, level_of, refusal};
+use crate::message::{ACKNOWLEDGE, Answer, Content, IDEMPOTENCY_KEY, Request, answer, is_read, level_of, refusal};
 use crate::openapi::OPENAPI;
 use crate::options::{BODY_BYTES_MAX, LARGE_BODIES_MAX, Options, SMALL_BODY_BYTES_MAX};
 use crate::port::is_loopback;
@@ -61,9 +62,10 @@ enum Endpoint {
     OpenApi,
     Rqlite(rqlite::Endpoint),
     Keys(keys::Endpoint),
+    Locks(locks::Endpoint),
 }
 
-/// The paths of all endpoints but those of rqlite and of keys.
+/// The paths of all endpoints but those of rqlite, of keys and of locks.
 const PATHS: [(&str, Endpoint); 10] = [
     ("/", Endpoint::HranaVersion),
     ("/v2", Endpoint::HranaVersion),
@@ -81,7 +83,8 @@ impl Endpoint {
     fn of(path: &str) -> Option<Self> {
         let own = PATHS.iter().find(|(own, _)| *own == path).map(|(_, endpoint)| *endpoint);
         let rqlite = || rqlite::Endpoint::of(path).map(Self::Rqlite);
-        own.or_else(rqlite).or_else(|| keys::Endpoint::of(path).map(Self::Keys))
+        let keys = || keys::Endpoint::of(path).map(Self::Keys);
+        own.or_else(rqlite).or_else(keys).or_else(|| locks::Endpoint::of(path).map(Self::Locks))
     }
 
     /// Returns the methods that it allows, as the header `Allow` lists them.
@@ -92,6 +95,7 @@ impl Endpoint {
             Self::Events => "GET, POST",
             Self::Rqlite(endpoint) => endpoint.methods(),
             Self::Keys(endpoint) => endpoint.methods(),
+            Self::Locks(endpoint) => endpoint.methods(),
         }
     }
 
@@ -103,7 +107,7 @@ impl Endpoint {
             Self::Pipeline | Self::Cursor | Self::Execute1 | Self::Batch1 => Some(UserRole::Read),
             Self::Events => Some(UserRole::Read),
             Self::Rqlite(endpoint) => endpoint.role(),
-            Self::Keys(_) => Some(keys::Endpoint::role(method)),
+            Self::Keys(_) | Self::Locks(_) => Some(if is_read(method) { UserRole::Read } else { UserRole::Write }),
         }
     }
 }
@@ -257,7 +261,7 @@ impl Doors {
 
     async fn dispatch(&self, (endpoint, caller): (Endpoint, Caller), request: &Request) -> Result<Answer, Problem> {
         let level = level_of(&request.headers)?.unwrap_or(self.0.options.level);
-        let work = self.work(level, caller).with_key(request.key()?).archived(request.is_archived()?);
+        let mut work = self.work(level, caller).with_key(request.key()?).archived(request.is_archived()?);
         match endpoint {
             Endpoint::HranaVersion => {
                 Ok(answer(StatusCode::OK, Content::Text, "Hrana over HTTP and WebSocket, with JSON\n"))
@@ -270,6 +274,7 @@ impl Doors {
             Endpoint::OpenApi => Ok(answer(StatusCode::OK, Content::Json, OPENAPI)),
             Endpoint::Rqlite(endpoint) => rqlite::serve(self, work, endpoint, request).await,
             Endpoint::Keys(endpoint) => keys::serve(work, endpoint, level, request).await,
+            Endpoint::Locks(endpoint) => locks::serve(&mut work, endpoint, request).await,
         }
     }
 
@@ -332,7 +337,7 @@ mod tests {
         let described: serde_json::Value = serde_json::from_str(OPENAPI).unwrap();
         let described: BTreeSet<&str> = described["paths"].as_object().unwrap().keys().map(String::as_str).collect();
         let served = PATHS.iter().map(|(path, _)| *path).chain(rqlite::PATHS.iter().map(|(path, _)| *path));
-        let served = served.chain(keys::PATHS);
+        let served = served.chain(keys::PATHS).chain(locks::PATHS);
         assert_eq!(described, served.collect());
     }
 }

@@ -71,6 +71,15 @@ pub(crate) enum Problem {
     /// The key, or the field, has another version than the request depends on; none if it is missing.
     #[error("a precondition does not hold; read the present state, and decide again")]
     Precondition(Option<Version>),
+    /// All permits of the lock are held.
+    #[error("others hold the lock: ask again, wait for it (wait=30s), or see who they are (GET)")]
+    LockBusy,
+    /// The lease has ended.
+    #[error("the lock is not held by this holder with this token; acquire it again")]
+    LockLost,
+    /// Nobody holds the lock or waits for it, or not this holder.
+    #[error("nobody holds the lock or waits for it, or not this holder")]
+    NoLock,
     /// A request of a web page that is not allowed.
     #[error("web pages of {0} may not use this server; allow their origin in its options")]
     Origin(String),
@@ -123,6 +132,9 @@ impl Problem {
             Self::ForeignKeysOff => "FOREIGN_KEYS_ENFORCED",
             Self::NoKey => "KEY_NOT_FOUND",
             Self::Precondition(_) => "PRECONDITION_FAILED",
+            Self::LockBusy => "LOCK_BUSY",
+            Self::LockLost => "LOCK_LOST",
+            Self::NoLock => "LOCK_NOT_FOUND",
             Self::Origin(_) => "ORIGIN_REFUSED",
             Self::BodyTooLarge(_) => "BODY_TOO_LARGE",
             Self::Denied(Denied::Forbidden { .. }) | Self::Open => "FORBIDDEN",
@@ -159,8 +171,9 @@ impl Problem {
             Self::Denied(Denied::Busy | Denied::NotYet | Denied::Closed) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Denied(_) => StatusCode::UNAUTHORIZED,
             Self::BodyTooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::Precondition(_) => StatusCode::PRECONDITION_FAILED,
-            Self::NotFound | Self::NoKey => StatusCode::NOT_FOUND,
+            Self::LockBusy => StatusCode::CONFLICT,
+            Self::Precondition(_) | Self::LockLost => StatusCode::PRECONDITION_FAILED,
+            Self::NotFound | Self::NoKey | Self::NoLock => StatusCode::NOT_FOUND,
             Self::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
         }
     }

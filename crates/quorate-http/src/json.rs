@@ -99,6 +99,12 @@ impl Json {
     }
 }
 
+/// Returns nanoseconds as seconds, cut to milliseconds.
+pub(crate) fn seconds(nanos: u64) -> String {
+    let millis = nanos / 1_000_000;
+    format!("{}.{:03}", millis / 1_000, millis % 1_000)
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]

@@ -8,7 +8,6 @@
 //! - What is not understood is refused: a parameter, a condition, an unreadable escape in a path.
 
 mod asked;
-mod bytes;
 mod commands;
 mod conditions;
 mod encode;
@@ -20,14 +19,12 @@ mod write;
 
 pub(crate) use conditions::tag;
 
-use hyper::Method;
 use quorate::Level;
-use quorate::users::UserRole;
 
+use crate::asked::Asked;
 use crate::error::Problem;
-use crate::message::{Answer, Request};
+use crate::message::{Answer, Request, is_read};
 use crate::work::Work;
-use asked::Asked;
 
 /// The path of all keys.
 const ALL: &str = "/keys";
@@ -56,11 +53,6 @@ impl Endpoint {
         }
     }
 
-    /// Returns the role that a user needs.
-    pub(crate) fn role(method: &Method) -> UserRole {
-        if *method == Method::GET || *method == Method::HEAD { UserRole::Read } else { UserRole::Write }
-    }
-
     pub(crate) fn methods(self) -> &'static str {
         match self {
             Self::All => "GET, HEAD, POST",
@@ -77,7 +69,7 @@ pub(crate) async fn serve(
     request: &Request,
 ) -> Result<Answer, Problem> {
     let asked = Asked::of(request)?;
-    let reads = request.method == Method::GET || request.method == Method::HEAD;
+    let reads = is_read(&request.method);
     match endpoint {
         Endpoint::All if reads => listing::list(&work, &asked).await,
         Endpoint::All => commands::run(&mut work, &asked, &request.body).await,

@@ -1,5 +1,5 @@
-//! SQL and keys over HTTP: a database of Quorate for the clients of libSQL and of rqlite, and for any HTTP client
-//! (`docs/http.md`).
+//! SQL, keys and locks over HTTP: a database of Quorate for the clients of libSQL and of rqlite, and for any HTTP
+//! client (`docs/http.md`).
 //!
 //! [`serve`](serve()) opens a port inside of a program. [`Doors`] answers single requests, for programs that have an
 //! HTTP server of their own. Both work on the handle of a node in the process, and on that of a remote cluster.
@@ -27,6 +27,7 @@
 
 #![forbid(unsafe_code)]
 
+mod asked;
 #[cfg(feature = "client")]
 pub mod client;
 mod cluster;
@@ -39,8 +40,10 @@ pub mod fuzzing;
 mod hrana;
 mod json;
 mod keys;
+mod locks;
 pub mod login;
 mod message;
+mod octets;
 mod openapi;
 pub mod options;
 pub mod port;

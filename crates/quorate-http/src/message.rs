@@ -94,6 +94,14 @@ pub(crate) fn answer_with(status: StatusCode, content: Content, body: AnswerBody
     answer
 }
 
+/// Returns an answer without a body.
+pub(crate) fn empty(status: StatusCode) -> Answer {
+    let mut answer = Response::new(whole(Bytes::new()));
+    *answer.status_mut() = status;
+    answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    answer
+}
+
 /// Returns the answer that says only why a request failed, in the words of Hrana and those of rqlite.
 pub(crate) fn refusal(problem: &Problem) -> Answer {
     let text = problem.to_string();
@@ -136,6 +144,11 @@ pub(crate) fn with_position(mut answer: Answer, position: Option<Position>) -> A
         answer.headers_mut().insert(POSITION, value);
     }
     answer
+}
+
+/// Returns whether a method only reads a resource.
+pub(crate) fn is_read(method: &Method) -> bool {
+    *method == Method::GET || *method == Method::HEAD
 }
 
 /// Returns the level that a request names, if it does.

@@ -62,6 +62,9 @@ pub const STORED_BYTES_MAX: usize = 4 << 20;
 /// The most bytes of the header `Idempotency-Key`.
 pub const IDEMPOTENCY_KEY_BYTES_MAX: usize = 128;
 
+/// The longest time that a request waits for a lock.
+pub const LOCK_WAIT_MAX: Duration = Duration::from_secs(60);
+
 /// The most statements of one request to rqlite's endpoints, and requests or steps of one to Hrana's.
 pub const STATEMENTS_MAX: usize = quorate::limits::COMMANDS_MAX;
 

@@ -102,7 +102,12 @@ impl Work {
 
     /// Fails if the request has a key: it would do a part of a transaction.
     pub(crate) fn without_key(&self) -> Result<(), Problem> {
-        if self.has_key() { Err(Problem::NotOffered(KEYED_TRANSACTION)) } else { Ok(()) }
+        self.unkeyed(KEYED_TRANSACTION)
+    }
+
+    /// Fails with this text if the request has a key.
+    pub(crate) fn unkeyed(&self, help: &'static str) -> Result<(), Problem> {
+        if self.has_key() { Err(Problem::NotOffered(help)) } else { Ok(()) }
     }
 
     /// Returns the same work with other settings of its handle.

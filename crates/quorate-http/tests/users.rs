@@ -63,8 +63,8 @@ async fn each_endpoint_asks_for_the_role_that_it_needs() {
             assert_eq!(without.status, 401, "{method} {path}");
             assert!(without.headers.contains_key("www-authenticate"));
             let roles = [&read, &write, &admin].map(|token| ask(Some(&bearer(token))).status != 403);
-            let changes_keys = path.starts_with("/keys") && method != "GET";
-            let for_writers = FOR_WRITERS.contains(&path.as_str()) || changes_keys;
+            let changes = ["/keys", "/locks"].iter().any(|of| path.starts_with(of)) && method != "GET";
+            let for_writers = FOR_WRITERS.contains(&path.as_str()) || changes;
             let for_admins = FOR_ADMINS.contains(&path.as_str());
             assert_eq!(roles, [!for_writers, !for_admins, true], "{method} {path}");
         }

@@ -48,7 +48,7 @@ mod reply;
 
 pub use quorate_model::locks::{Claim, Lease, LockInfo, LocksCommand, LocksReply, Token, Wait, limits};
 
-pub use self::acquire::{Acquire, TTL_DEFAULT};
+pub use self::acquire::{Acquire, Grant, TTL_DEFAULT};
 pub use self::call::LocksCall;
 pub use self::guard::{Fence, LockGuard};
 pub use self::reply::FromLocksReply;

@@ -15,12 +15,12 @@ use quorate::sql::BatchStep;
 use quorate::{Error, FailureKind};
 use serde::Deserialize;
 
-use super::asked::Asked;
-use super::bytes::Text;
 use super::{conditions, encode};
+use crate::asked::Asked;
 use crate::error::Problem;
 use crate::json::Json;
 use crate::message::{Answer, Content, answer, with_position};
+use crate::octets::Text;
 use crate::options::STATEMENTS_MAX;
 use crate::work::Work;
 

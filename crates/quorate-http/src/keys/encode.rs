@@ -5,8 +5,8 @@
 use bytes::Bytes;
 use quorate::keys::{Change, KeyEntry, KeyInfo, KeysReply, Kind, Version};
 
-use super::bytes::write;
-use crate::json::Json;
+use crate::json::{Json, seconds};
+use crate::octets::write;
 
 /// The names of what a key holds, as in the views of SQL.
 pub(super) const KINDS: [(&str, Kind); 5] = [
@@ -20,12 +20,6 @@ pub(super) const KINDS: [(&str, Kind); 5] = [
 /// Returns the name of what a key holds.
 pub(super) fn name(kind: Kind) -> &'static str {
     KINDS.iter().find(|(_, known)| *known == kind).map_or("", |(name, _)| name)
-}
-
-/// Returns a time in nanoseconds since 1970 as seconds, cut to milliseconds.
-pub(super) fn seconds(nanos: u64) -> String {
-    let millis = nanos / 1_000_000;
-    format!("{}.{:03}", millis / 1_000, millis % 1_000)
 }
 
 /// Writes the members of an object that say what there is to know of a key.

@@ -3,13 +3,12 @@
 use hyper::StatusCode;
 use quorate::keys::{KeyCommand, KeyEntry, Order, Page, Span};
 
-use super::asked::Asked;
-use super::bytes::encoded;
 use super::encode;
-use super::read::write_next;
+use crate::asked::Asked;
 use crate::error::Problem;
 use crate::json::Json;
 use crate::message::{Answer, Content, answer};
+use crate::octets::encoded;
 use crate::work::Work;
 
 /// Answers with a page of keys.
@@ -23,7 +22,7 @@ pub(super) async fn list(work: &Work, asked: &Asked<'_>) -> Result<Answer, Probl
     json.raw("{\"keys\":").list(page.rows, encode::entry);
     let name = if order == Order::Up { "from" } else { "to" };
     let next = page.next.map(|next| encoded(&next));
-    write_next(&mut json, asked, next.as_deref().map(|next| (name, next)));
+    asked.write_next(&mut json, next.as_deref().map(|next| (name, next)));
     Ok(answer(StatusCode::OK, Content::Json, json.into_bytes()))
 }
 

@@ -10,16 +10,15 @@ use hyper::header::{
 use quorate::keys::{HashCommand, KeyCommand, KeyEntry, KeyInfo, Kind, Order, Page, Range, Span};
 use quorate::{Keys, Level};
 
-use super::asked::Asked;
-use super::bytes::encoded;
 use super::conditions::{Found, of_read, tag};
-use super::encode::{self, name, seconds};
+use super::encode::{self, name};
 use super::ranges::{Part, part};
 use super::target::{Target, described};
-use super::write;
+use crate::asked::Asked;
 use crate::error::Problem;
-use crate::json::Json;
-use crate::message::{Answer, Content, answer};
+use crate::json::{Json, seconds};
+use crate::message::{Answer, Content, answer, empty};
+use crate::octets::encoded;
 use crate::work::Work;
 
 /// The header that says what a key holds.
@@ -105,7 +104,7 @@ fn placed(mut answer: Answer, place: &str) -> Answer {
 }
 
 fn not_modified() -> Answer {
-    write::empty(StatusCode::NOT_MODIFIED)
+    empty(StatusCode::NOT_MODIFIED)
 }
 
 /// Adds what there is to know of a key to an answer.
@@ -166,7 +165,7 @@ async fn page(target: &Target, asked: &Asked<'_>, info: &KeyInfo) -> Result<Json
             next
         }
     };
-    write_next(&mut json, asked, next.as_ref().map(|(name, value)| (*name, value.as_str())));
+    asked.write_next(&mut json, next.as_ref().map(|(name, value)| (*name, value.as_str())));
     Ok(json)
 }
 
@@ -189,13 +188,4 @@ fn scores(asked: &Asked<'_>) -> Result<Range, Problem> {
         (None, None) => Ok(Range::Rank(0, -1)),
         (min, max) => Ok(Range::Score(bound(min), bound(max))),
     }
-}
-
-/// Ends the object of a page: with the URL of the next one, which has the same parameters but one.
-pub(super) fn write_next(json: &mut Json, asked: &Asked<'_>, next: Option<(&str, &str)>) {
-    json.raw(",\"next\":");
-    match next {
-        None => json.raw("null}"),
-        Some((name, value)) => json.string(&asked.url_with(name, value)).raw("}"),
-    };
 }

@@ -9,7 +9,7 @@ use quorate::keys::{
 };
 use quorate::keys::{KeyInfo, Replies};
 
-use super::asked::Asked;
+use crate::asked::Asked;
 use crate::error::Problem;
 
 /// A key, or a field of a hash.

@@ -1,19 +1,18 @@
 //! Changes a key, or a field of a hash: the change, what it depends on, and what there is afterwards are one entry.
 
-use hyper::header::{CACHE_CONTROL, HeaderValue};
-use hyper::{Method, Response, StatusCode};
+use hyper::{Method, StatusCode};
 use quorate::keys::limits::VALUE_BYTES_MAX;
 use quorate::keys::{Condition, ExpiryCondition, KeysReply, StringCommand};
 use quorate::sql::BatchStep;
 use quorate::steps;
 
-use super::asked::Asked;
 use super::commands::parts;
 use super::conditions::{none, of_write};
 use super::read::with_info;
 use super::target::{Target, described, is_done};
+use crate::asked::Asked;
 use crate::error::Problem;
-use crate::message::{Answer, Content, Request, answer, whole, with_position};
+use crate::message::{Answer, Content, Request, answer, empty, with_position};
 use crate::work::Work;
 
 /// Changes what a request is about.
@@ -123,12 +122,4 @@ async fn expire(work: &mut Work, target: &Target, time: (Option<u64>, bool)) -> 
         Some(info) => with_info(answer, &info, true),
         None => answer,
     })
-}
-
-/// Returns an answer without a body.
-pub(super) fn empty(status: StatusCode) -> Answer {
-    let mut answer = Response::new(whole(bytes::Bytes::new()));
-    *answer.status_mut() = status;
-    answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    answer
 }

@@ -11,11 +11,11 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Either, select};
 use quorate_env::{Instant, sleep};
-use quorate_model::locks::{Lease, LocksCommand, LocksReply};
-use quorate_model::{Failure, FailureKind};
+use quorate_model::locks::{Lease, LocksCommand, LocksReply, Token};
+use quorate_model::{Failure, FailureKind, Position};
 
 use super::guard::{Fence, Held, LockGuard};
-use super::{Locks, other_answer};
+use super::{Locks, LocksCall, other_answer};
 use crate::error::Error;
 use crate::keys::IntoBytes;
 
@@ -88,21 +88,26 @@ impl Acquire {
     ///
     /// See [`Acquire`].
     pub async fn attempt(self) -> Result<Option<LockGuard>, Error> {
-        let pending = self.begin();
-        for _ in 0..RENEWALS {
-            let (sent, reply) = pending.ask(None).await?;
-            match reply {
-                LocksReply::Held(lease) if pending.is_fresh(sent) => return pending.guard(sent, lease).map(Some),
-                LocksReply::Held(_) => {}
-                // A holder that waits elsewhere keeps its place.
-                LocksReply::Busy(_) | LocksReply::Waiting(_) => {
-                    pending.forget();
-                    return Ok(None);
-                }
-                other => return Err(pending.refused(other)),
-            }
-        }
-        Err(Error::TimedOut("the cluster answers too late for a lease of this time; choose a longer one (ttl)".into()))
+        let granted = self.begin().attempt().await?;
+        granted.map(Granted::guard).transpose()
+    }
+
+    /// Acquires the lock without a guard: nobody renews the lease, or gives it back. This is for programs that hand it
+    /// on to others, such as a door. Waits at most so long, [`Duration::ZERO`] for not at all; `None` if the lock was
+    /// not granted by then.
+    ///
+    /// If the future is dropped, or fails, the wait ends. What was granted to a holder with a name
+    /// ([`Acquire::holder`]) lasts, so that it can ask again.
+    ///
+    /// # Errors
+    ///
+    /// See [`Acquire`].
+    pub async fn grant(self, wait: Duration) -> Result<Option<Grant>, Error> {
+        let keeps_lease = self.holder.is_some();
+        let mut pending = self.wait(wait).begin();
+        pending.keeps_lease = keeps_lease;
+        let granted = if wait.is_zero() { pending.attempt().await } else { pending.wait().await }?;
+        granted.map(Granted::bare).transpose()
     }
 
     /// Waits for the lock, runs a future while it is held, and gives it back. Returns `None` if the lock was lost
@@ -128,38 +133,17 @@ impl Acquire {
         let random = || Bytes::from(format!("{:016x}{:016x}", rng.next_u64(), rng.next_u64()));
         let holder = self.holder.clone().unwrap_or_else(random);
         let held = Held { locks: self.locks.clone(), name: self.name.clone(), holder, ttl: self.ttl };
-        Pending { asked: self, held: Some(held) }
+        Pending { asked: self, held: Some(held), keeps_lease: false }
     }
 
     async fn run(self) -> Result<LockGuard, Error> {
-        let runtime = self.locks.sql.submitter.runtime().clone();
-        runtime.run(self.wait_for_turn()).await.unwrap_or(Err(Error::Closed))
-    }
-
-    async fn wait_for_turn(self) -> Result<LockGuard, Error> {
-        let pending = self.begin();
-        let begun = Instant::now();
-        loop {
-            // Registered before the question, so that no grant is missed.
-            let woken = pending.register().await;
-            let (sent, reply) = pending.ask(Some(pending.asked.ttl)).await?;
-            match reply {
-                LocksReply::Held(lease) if pending.is_fresh(sent) => return pending.guard(sent, lease),
-                LocksReply::Held(_) => {}
-                LocksReply::Waiting(_) => {
-                    let left = pending.asked.wait.map_or(Duration::MAX, |wait| wait.saturating_sub(begun.elapsed()));
-                    let pause = sleep(left.min(pending.asked.ttl / RENEWALS));
-                    match woken {
-                        Some(woken) => drop(select(woken, pin!(pause)).await),
-                        None => pause.await,
-                    }
-                }
-                other => return Err(pending.refused(other)),
-            }
-            if pending.asked.wait.is_some_and(|wait| begun.elapsed() >= wait) {
-                return pending.withdraw().await;
-            }
-        }
+        let waited = self.wait.unwrap_or_default();
+        let granted = self.begin().wait().await?;
+        let late = || {
+            let text = format!("the lock was not free for {waited:?}; wait longer, or see who holds it");
+            Error::TimedOut(text.into())
+        };
+        granted.ok_or_else(late)?.guard()
     }
 }
 
@@ -172,23 +156,94 @@ impl IntoFuture for Acquire {
     }
 }
 
-/// A request that is under way. If it is dropped before it has become a guard, what the cluster has of it is ended.
+/// A lock that was granted to a holder, and that nobody renews.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// The holder.
+    pub holder: Bytes,
+    /// The token of the grant.
+    pub token: Token,
+    /// How long the lease lasts at least from now on.
+    pub left: Duration,
+    /// Where the request stands in the log.
+    pub position: Position,
+}
+
+/// The answer to a request.
+struct Answer {
+    /// When it was sent.
+    sent: Instant,
+    reply: LocksReply,
+    position: Position,
+}
+
+/// A request that is under way. If it is dropped before it was granted, what the cluster has of it is ended.
 struct Pending {
     asked: Acquire,
     /// Taken when there is nothing to end.
     held: Option<Held>,
+    /// Whether only a wait is ended, and no lease.
+    keeps_lease: bool,
 }
 
 impl Pending {
+    async fn attempt(self) -> Result<Option<Granted>, Error> {
+        for _ in 0..RENEWALS {
+            let answer = self.ask(None).await?;
+            match answer.reply {
+                LocksReply::Held(lease) if self.is_fresh(&answer) => return self.granted(&answer, lease).map(Some),
+                LocksReply::Held(_) => {}
+                // A holder that waits elsewhere keeps its place.
+                LocksReply::Busy(_) | LocksReply::Waiting(_) => {
+                    self.forget();
+                    return Ok(None);
+                }
+                other => return Err(self.refused(other)),
+            }
+        }
+        Err(Error::TimedOut("the cluster answers too late for a lease of this time; choose a longer one (ttl)".into()))
+    }
+
+    /// Returns `None` if the lock was not granted in the time of the wait.
+    async fn wait(self) -> Result<Option<Granted>, Error> {
+        let runtime = self.asked.locks.sql.submitter.runtime().clone();
+        runtime.run(self.wait_for_turn()).await.unwrap_or(Err(Error::Closed))
+    }
+
+    async fn wait_for_turn(self) -> Result<Option<Granted>, Error> {
+        let begun = Instant::now();
+        loop {
+            // Registered before the question, so that no grant is missed.
+            let woken = self.register().await;
+            let answer = self.ask(Some(self.asked.ttl)).await?;
+            match answer.reply {
+                LocksReply::Held(lease) if self.is_fresh(&answer) => return self.granted(&answer, lease).map(Some),
+                LocksReply::Held(_) => {}
+                LocksReply::Waiting(_) => {
+                    let left = self.asked.wait.map_or(Duration::MAX, |wait| wait.saturating_sub(begun.elapsed()));
+                    let pause = sleep(left.min(self.asked.ttl / RENEWALS));
+                    match woken {
+                        Some(woken) => drop(select(woken, pin!(pause)).await),
+                        None => pause.await,
+                    }
+                }
+                other => return Err(self.refused(other)),
+            }
+            if self.asked.wait.is_some_and(|wait| begun.elapsed() >= wait) {
+                return self.withdraw().await;
+            }
+        }
+    }
+
     fn held(&self) -> Result<&Held, Error> {
         self.held.as_ref().ok_or(Error::Closed)
     }
 
     /// Whether an answer came early enough for a guard that is sure for a while: it counts from when it was asked. A
     /// later answer is asked for again, because a grant begins anew with each request.
-    fn is_fresh(&self, sent: Instant) -> bool {
+    fn is_fresh(&self, answer: &Answer) -> bool {
         let now = self.held.as_ref().and_then(Held::now);
-        now.is_some_and(|now| now.saturating_duration_since(sent) < self.asked.ttl / RENEWALS)
+        now.is_some_and(|now| now.saturating_duration_since(answer.sent) < self.asked.ttl / RENEWALS)
     }
 
     async fn register(&self) -> Option<BoxFuture<'static, ()>> {
@@ -196,40 +251,37 @@ impl Pending {
         locks.register(name, holder, *ttl / RENEWALS).await
     }
 
-    /// Asks for the lock; returns when the request was sent.
-    async fn ask(&self, wait: Option<Duration>) -> Result<(Instant, LocksReply), Error> {
+    /// Asks for the lock.
+    async fn ask(&self, wait: Option<Duration>) -> Result<Answer, Error> {
         let Acquire { permits, ref note, .. } = self.asked;
-        let Held { name, holder, ttl, .. } = self.held()?;
+        let Held { locks, name, holder, ttl } = self.held()?;
         let (ttl, wait) = (nanos(*ttl), wait.map(nanos));
         let (name, holder, note) = (name.clone(), holder.clone(), note.clone());
-        self.send(LocksCommand::Acquire { name, holder, ttl, permits, wait, note }).await
+        self.send(locks.run(LocksCommand::Acquire { name, holder, ttl, permits, wait, note })).await
     }
 
     /// Ends the wait, unless the lock was granted in the meantime.
-    async fn withdraw(self) -> Result<LockGuard, Error> {
-        let Held { name, holder, .. } = self.held()?;
-        let (name, holder) = (name.clone(), holder.clone());
-        match self.send(LocksCommand::Withdraw { name, holder }).await? {
-            (sent, LocksReply::Held(lease)) => self.guard(sent, lease),
-            (_, LocksReply::Withdrawn | LocksReply::Missing) => {
-                let waited = self.asked.wait.unwrap_or_default();
+    async fn withdraw(self) -> Result<Option<Granted>, Error> {
+        let answer = self.send(self.held()?.withdraw()).await?;
+        match answer.reply {
+            LocksReply::Held(lease) => self.granted(&answer, lease).map(Some),
+            LocksReply::Withdrawn | LocksReply::Missing => {
                 self.forget();
-                Err(Error::TimedOut(
-                    format!("the lock was not free for {waited:?}; wait longer, or see who holds it").into(),
-                ))
+                Ok(None)
             }
             _ => Err(other_answer()),
         }
     }
 
-    async fn send(&self, command: LocksCommand) -> Result<(Instant, LocksReply), Error> {
-        let held = self.held()?;
-        let sent = held.now().ok_or(Error::Closed)?;
-        Ok((sent, held.locks.run(command).await?))
+    async fn send(&self, call: LocksCall<LocksReply>) -> Result<Answer, Error> {
+        let sent = self.held()?.now().ok_or(Error::Closed)?;
+        let (reply, position) = call.with_position().await?;
+        Ok(Answer { sent, reply, position: position.ok_or_else(other_answer)? })
     }
 
-    fn guard(mut self, sent: Instant, lease: Lease) -> Result<LockGuard, Error> {
-        LockGuard::start(self.held.take().ok_or(Error::Closed)?, sent, lease)
+    fn granted(mut self, answer: &Answer, lease: Lease) -> Result<Granted, Error> {
+        let held = self.held.take().ok_or(Error::Closed)?;
+        Ok(Granted { held, sent: answer.sent, lease, position: answer.position })
     }
 
     /// Returns the error for a reply that grants nothing and begins no wait.
@@ -246,9 +298,32 @@ impl Pending {
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        if let Some(held) = self.held.take() {
-            held.end();
+        match self.held.take() {
+            Some(held) if self.keeps_lease => held.end_wait(),
+            Some(held) => held.end(),
+            None => {}
         }
+    }
+}
+
+/// A lock that was granted, from when the request for it was sent.
+struct Granted {
+    held: Held,
+    sent: Instant,
+    lease: Lease,
+    position: Position,
+}
+
+impl Granted {
+    fn guard(self) -> Result<LockGuard, Error> {
+        LockGuard::start(self.held, self.sent, self.lease)
+    }
+
+    fn bare(self) -> Result<Grant, Error> {
+        let Self { held, sent, lease, position } = self;
+        let passed = held.now().ok_or(Error::Closed)?.saturating_duration_since(sent);
+        let left = Duration::from_nanos(lease.left).saturating_sub(passed);
+        Ok(Grant { holder: held.holder, token: lease.token, left, position })
     }
 }
 

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use quorate_model::locks::LocksCommand;
-use quorate_model::{Command, CommandResult, Read};
+use quorate_model::{Command, CommandResult, Position, Read};
 
 use super::other_answer;
 use super::reply::FromLocksReply;
@@ -35,21 +35,22 @@ impl<T: FromLocksReply> LocksCall<T> {
         Self { sql, command, result: PhantomData }
     }
 
-    async fn run(self) -> Result<T, Error> {
+    /// Runs the command; returns the position of the write too, if it is one.
+    pub(super) async fn with_position(self) -> Result<(T, Option<Position>), Error> {
         let Self { sql, command, .. } = self;
-        let reply = if command.only_reads() {
+        let (reply, position) = if command.only_reads() {
             match sql.read(Read::Locks(command)).await? {
-                ReadAnswer::Locks(reply) => reply,
+                ReadAnswer::Locks(reply) => (reply, None),
                 _ => return Err(other_answer()),
             }
         } else {
             let written = sql.write(BatchStep(Command::Locks(command))).await?;
             match written.reply.results.into_iter().next() {
-                Some(CommandResult::Locks(reply)) => reply,
+                Some(CommandResult::Locks(reply)) => (reply, Some(written.position)),
                 _ => return Err(other_answer()),
             }
         };
-        T::from_reply(reply).ok_or_else(other_answer)
+        Ok((T::from_reply(reply).ok_or_else(other_answer)?, position))
     }
 }
 
@@ -58,7 +59,7 @@ impl<T: FromLocksReply + 'static> IntoFuture for LocksCall<T> {
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
-        self.run().boxed()
+        async move { self.with_position().await.map(|(value, _)| value) }.boxed()
     }
 }
 

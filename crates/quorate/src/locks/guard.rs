@@ -155,6 +155,16 @@ impl Held {
         self.spawn(async move { drop(release.await) });
     }
 
+    /// Ends its wait, and no lease, as soon as that can be told.
+    pub(super) fn end_wait(self) {
+        let withdraw = self.withdraw();
+        self.spawn(async move { drop(withdraw.await) });
+    }
+
+    pub(super) fn withdraw(&self) -> LocksCall<LocksReply> {
+        self.locks.run(LocksCommand::Withdraw { name: self.name.clone(), holder: self.holder.clone() })
+    }
+
     fn release(&self) -> LocksCall<bool> {
         self.locks.run(LocksCommand::Release { name: self.name.clone(), holder: self.holder.clone() })
     }

@@ -6,9 +6,9 @@ use quorate::keys::{
 use serde::Deserialize;
 
 use super::{If, all, rows_max, time};
+use crate::asked::Asked;
 use crate::error::Problem;
-use crate::keys::asked::Asked;
-use crate::keys::bytes::Text;
+use crate::octets::Text;
 
 /// A command on a hash.
 #[derive(Debug, Deserialize)]

@@ -8,7 +8,7 @@ use quorate::keys::{
 use serde::Deserialize;
 
 use super::{all, rows_max};
-use crate::keys::bytes::Text;
+use crate::octets::Text;
 
 /// A command on a sorted set.
 #[derive(Debug, Deserialize)]

@@ -4,9 +4,9 @@ use quorate::keys::{ExpiryCondition, KeyCommand, KeysCommand, StringCommand};
 use serde::Deserialize;
 
 use super::{If, all, time, version};
+use crate::asked::Asked;
 use crate::error::Problem;
-use crate::keys::asked::Asked;
-use crate::keys::bytes::Text as Bytes;
+use crate::octets::Text as Bytes;
 
 /// A command on keys.
 #[derive(Debug, Deserialize)]

@@ -1,4 +1,4 @@
-//! Bytes in URLs and in JSON: keys, fields and values may be any.
+//! Bytes in URLs and in JSON: keys, values and names of locks may be any.
 //!
 //! Invariant: different bytes are never written in the same way, and what is written is read back as it was.
 
@@ -15,7 +15,7 @@ use crate::json::{BASE64, Json};
 
 /// Bytes in JSON: a string if they are UTF-8, else `{"base64": "..."}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Text(pub(super) Bytes);
+pub(crate) struct Text(pub(crate) Bytes);
 
 /// Bytes that are not UTF-8, in JSON.
 #[derive(Deserialize)]
@@ -51,7 +51,7 @@ impl<'de> Deserialize<'de> for Text {
 }
 
 /// Writes bytes as [`Text`] reads them.
-pub(super) fn write(json: &mut Json, bytes: &[u8]) {
+pub(crate) fn write(json: &mut Json, bytes: &[u8]) {
     match std::str::from_utf8(bytes) {
         Ok(text) => json.string(text),
         Err(_) => json.raw("{\"base64\":").base64(bytes, true).raw("}"),
@@ -59,7 +59,7 @@ pub(super) fn write(json: &mut Json, bytes: &[u8]) {
 }
 
 /// Decodes a path, in which `+` means itself.
-pub(super) fn decoded(text: &str) -> Result<Bytes, Problem> {
+pub(crate) fn decoded(text: &str) -> Result<Bytes, Problem> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, tail @ ..] = rest {
@@ -79,7 +79,7 @@ fn hex(digit: u8) -> Option<u8> {
 }
 
 /// Encodes bytes for a path or a query.
-pub(super) fn encoded(bytes: &[u8]) -> String {
+pub(crate) fn encoded(bytes: &[u8]) -> String {
     const DIGITS: [char; 16] = ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'A', 'B', 'C', 'D', 'E', 'F'];
     let mut text = String::with_capacity(bytes.len());
     for byte in bytes {
