@@ -11,6 +11,7 @@ use crate::doctor::DoctorArgs;
 use crate::import::ImportArgs;
 use crate::init::InitArgs;
 use crate::keys::KeysArgs;
+use crate::locks::LocksArgs;
 use crate::members::MembersArgs;
 use crate::migrate::MigrateArgs;
 use crate::proxy::ProxyArgs;
@@ -43,6 +44,8 @@ pub enum Command {
     Sql(SqlArgs),
     /// Read and change keys: ls, get, set, del, ttl
     Keys(KeysArgs),
+    /// Show, acquire and end locks: ls, acquire, release, force
+    Locks(LocksArgs),
     /// Load a CSV, TSV, NDJSON or SQLite file into a table; after an interruption, run it again to continue
     Import(ImportArgs),
     /// Run the pending migrations of a folder, each as one transaction

@@ -7,13 +7,12 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, value_parser};
 use quorate::keys::{Condition, Kind, Space, Version, limits};
-use quorate_shell::format::Mode;
 use quorate_shell::keys::Action;
 use quorate_shell::{Connection, Options, Shell};
 
 use crate::access::Access;
 use crate::error::{Context as _, Error, Result};
-use crate::options::{AccessArgs, Level};
+use crate::options::{AccessArgs, PrintArgs, time};
 
 /// Options of `quorate keys`.
 #[derive(Args, Debug)]
@@ -77,15 +76,8 @@ pub struct CommonArgs {
 pub struct ReadArgs {
     #[command(flatten)]
     pub common: CommonArgs,
-    /// The guarantee of reads
-    #[arg(long, value_enum, default_value_t = Level::Linearizable)]
-    pub level: Level,
-    /// The format: table, line, csv, tsv, json, ndjson, markdown, list or quote
-    #[arg(long, value_name = "MODE", default_value = "table", value_parser = Mode::parse, conflicts_with = "json")]
-    pub format: Mode,
-    /// Print JSON; the same as --format json
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub print: PrintArgs,
 }
 
 /// Options of `quorate keys ls`.
@@ -203,8 +195,7 @@ impl SetArgs {
 }
 
 async fn read(args: &ReadArgs, action: Action) -> Result<()> {
-    let mode = if args.json { Mode::Json } else { args.format.clone() };
-    act(&args.common, Options { mode, level: args.level.into(), ..Options::default() }, action).await
+    act(&args.common, args.print.shell(), action).await
 }
 
 async fn write(args: &CommonArgs, action: Action) -> Result<()> {
@@ -244,11 +235,6 @@ fn kind(text: &str) -> Result<Kind, String> {
         "list" => Ok(Kind::List),
         _ => Err("expected string, hash, set, 'sorted set' or list".to_owned()),
     }
-}
-
-fn time(text: &str) -> Result<Duration, String> {
-    let time = quorate_http::duration(text).filter(|time| !time.is_zero());
-    time.ok_or_else(|| format!("expected a time such as 5m, 1.5s or 1h, not '{text}'"))
 }
 
 fn expiry(text: &str) -> Result<Expiry, String> {

@@ -28,6 +28,7 @@ mod heap;
 mod import;
 mod init;
 mod keys;
+mod locks;
 mod log;
 mod login;
 mod members;
@@ -68,6 +69,7 @@ async fn main() -> ExitCode {
         Command::Dev(args) => dev::run(args).await,
         Command::Sql(args) => sql::run(args).await,
         Command::Keys(args) => keys::run(args).await,
+        Command::Locks(args) => locks::run(args).await,
         Command::Import(args) => match import::run(args).await {
             Ok(code) => return code,
             Err(error) => Err(error),

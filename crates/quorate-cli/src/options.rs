@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use quorate_shell::format::Mode;
 
 /// The longest `--timeout`: one day.
 const TIMEOUT_SECONDS_MAX: f64 = 86_400.0;
@@ -13,6 +14,12 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().filter(|seconds| (0.001..=TIMEOUT_SECONDS_MAX).contains(seconds));
     let wrong = || format!("expected a number of seconds from 0.001 to {TIMEOUT_SECONDS_MAX}, not '{text}'");
     seconds.map(Duration::from_secs_f64).ok_or_else(wrong)
+}
+
+/// Parses a time such as `5m`.
+pub fn time(text: &str) -> Result<Duration, String> {
+    let time = quorate_http::duration(text).filter(|time| !time.is_zero());
+    time.ok_or_else(|| format!("expected a time such as 5m, 1.5s or 1h, not '{text}'"))
 }
 
 /// The default data directory: `quorate dev` keeps its cluster there, and the other commands look for one there.
@@ -63,6 +70,28 @@ pub struct ListArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// Options of a command that prints rows.
+#[derive(Args, Debug)]
+pub struct PrintArgs {
+    /// The guarantee of reads
+    #[arg(long, value_enum, default_value_t = Level::Linearizable)]
+    pub level: Level,
+    /// The format: table, line, csv, tsv, json, ndjson, markdown, list or quote
+    #[arg(long, value_name = "MODE", default_value = "table", value_parser = Mode::parse, conflicts_with = "json")]
+    pub format: Mode,
+    /// Print JSON; the same as --format json
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl PrintArgs {
+    /// Returns the options of the shell.
+    pub fn shell(&self) -> quorate_shell::Options {
+        let mode = if self.json { Mode::Json } else { self.format.clone() };
+        quorate_shell::Options { mode, level: self.level.into(), ..quorate_shell::Options::default() }
+    }
 }
 
 /// The guarantee of a read.

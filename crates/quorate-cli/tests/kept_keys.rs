@@ -12,13 +12,11 @@
 mod support;
 
 use std::ffi::OsStr;
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
 use std::os::unix::ffi::OsStrExt as _;
 use std::process::{Command, Output};
-use std::time::Duration;
 
 use serde_json::{Value, json};
+use support::door::Door;
 use support::{Dev, ended_with, failed, quorate, quorate_reads, succeeded, wait_until};
 
 /// Runs `quorate keys`.
@@ -97,31 +95,6 @@ fn each_type_is_printed_as_what_it_is() {
     let listed = json(&dev.sql(&["--format", "json"], ".keys us"));
     assert_eq!((listed.as_array().unwrap().len(), &listed[0]["type"]), (1, &json!("hash")));
     assert!(succeeded(&dev.sql(&[], ".keys")).contains("queue"));
-}
-
-/// The HTTP port of a node.
-struct Door(String);
-
-impl Door {
-    fn of(dev: &Dev, node: usize) -> Self {
-        Self(dev.nodes()[node]["http_addr"].as_str().unwrap().to_owned())
-    }
-
-    /// Sends a request; returns the status, the `ETag` and the body, unless the connection breaks.
-    fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Option<(u16, String, String)> {
-        let mut stream = TcpStream::connect(&self.0).ok()?;
-        stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
-        let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-        let length = body.len();
-        let head =
-            format!("{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{headers}content-length: {length}");
-        stream.write_all(format!("{head}\r\n\r\n{body}").as_bytes()).ok()?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).ok()?;
-        let (head, body) = answer.split_once("\r\n\r\n")?;
-        let tag = head.lines().find_map(|line| line.strip_prefix("etag: ")).unwrap_or_default();
-        Some((head.split(' ').nth(1)?.parse().ok()?, tag.to_owned(), body.to_owned()))
-    }
 }
 
 /// Each request is sent until it is answered, to one node after the other, while leaders are killed. By its key it

@@ -32,6 +32,8 @@ pub enum Command {
     /// The keys that start with this.
     Keys(String),
     Level(Option<Level>),
+    /// The locks whose names start with this.
+    Locks(String),
     Mode(Option<Mode>),
     NullValue(Option<String>),
     /// The next result goes to this file.
@@ -114,6 +116,8 @@ pub const COMMANDS: &[Spec] = &[
     spec(".level", "local|linearizable", "the guarantee of reads",
         "local: what the node that answers has applied.\nlinearizable: everything that was acknowledged before.",
         Takes::Level),
+    spec(".locks", "[PREFIX]", "the locks, or those that start with PREFIX: who holds them, and who waits",
+        "quorate locks acquires, releases and forces them.", Takes::Nothing),
     spec(".mode", "MODE", "how results are printed", "", Takes::Mode),
     spec(".nullvalue", "TEXT", "the text for NULL", "", Takes::Nothing),
     spec(".once", "FILE", "send the next result to a file", "", Takes::File),
@@ -211,6 +215,7 @@ fn command(spec: &'static Spec, rest: &str) -> Result<Command, String> {
         ".indexes" => Command::Indexes(one()?),
         ".keys" => Command::Keys(one()?.unwrap_or_default()),
         ".level" => Command::Level(one()?.map(|word| level(&word)).transpose()?),
+        ".locks" => Command::Locks(one()?.unwrap_or_default()),
         ".mode" => Command::Mode((!words.is_empty()).then(|| Mode::parse(&words.join(" "))).transpose()?),
         ".nullvalue" => Command::NullValue(one()?),
         ".once" => Command::Once(needed(one()?)?.into()),

@@ -1,7 +1,6 @@
-//! `quorate keys` and `.keys`: keys for people, each printed as what it holds, in the modes of the results of SQL.
+//! `quorate keys` and `.keys`: keys for people.
 //!
-//! Invariant: bytes that are a text are shown as a text, all others as a blob, so the two differ in every mode in which
-//! they do for SQL.
+//! Invariant: each key is printed as what it holds.
 
 use std::io::Write as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -11,9 +10,10 @@ use quorate::keys::{Condition, KeyEntry, KeyInfo, Kind, Put, Space};
 use quorate::{Keys, Value};
 
 use crate::error::{Context as _, Error, Result};
-use crate::format::{Printer, plural, visible};
+use crate::format::plural;
 use crate::output::Stdout;
 use crate::shell::Shell;
+use crate::values::{seconds, shown, value};
 
 /// The rows of a page of a sorted set or a list.
 const PAGE_ROWS: u64 = 1_000;
@@ -99,14 +99,6 @@ impl Shell {
         }
     }
 
-    /// Waits for a write. If it is dropped, the shell says that it may have been done.
-    async fn sending<T>(&mut self, write: impl Future<Output = Result<T, quorate::Error>>) -> Result<T> {
-        self.is_writing = true;
-        let done = write.await;
-        self.is_writing = false;
-        Ok(done?)
-    }
-
     async fn list_keys(&mut self, keys: &Keys, prefix: Vec<u8>, kind: Option<Kind>) -> Result<()> {
         let scan = keys.scan().prefix(prefix);
         let scan = match kind {
@@ -159,34 +151,6 @@ impl Shell {
             }
         }
     }
-
-    /// Prints rows as they arrive.
-    async fn stream_rows(
-        &mut self,
-        columns: &[&str],
-        mut pages: impl futures_util::Stream<Item = Result<Vec<Vec<Value>>, quorate::Error>> + Unpin,
-    ) -> Result<()> {
-        let (mut printer, head) = self.printer(columns);
-        self.output.write(&head)?;
-        while let Some(rows) = pages.try_next().await? {
-            self.output.write(&printer.rows(rows.iter().map(Vec::as_slice)))?;
-            if self.output.drain().await?.is_break() {
-                return Ok(());
-            }
-        }
-        self.output.write(&printer.end())
-    }
-
-    fn print(&mut self, columns: &[&str], rows: [Vec<Value>; 1]) -> Result<()> {
-        let (mut printer, head) = self.printer(columns);
-        let body = printer.rows(rows.iter().map(Vec::as_slice));
-        self.output.write(&format!("{head}{body}{}", printer.end()))
-    }
-
-    fn printer(&self, columns: &[&str]) -> (Printer, String) {
-        let columns: Vec<String> = columns.iter().map(|&column| column.to_owned()).collect();
-        Printer::new(&self.style, self.output.width(), &columns)
-    }
 }
 
 fn with_condition(put: Put<bool>, condition: Condition) -> Put<bool> {
@@ -231,22 +195,9 @@ fn described(info: &KeyInfo) -> [Value; 3] {
     let ttl = info.expires_at.map_or(Value::Null, |at| {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let left = Duration::from_nanos(at).saturating_sub(now);
-        Value::Real(Duration::from_millis(u64::try_from(left.as_millis()).unwrap_or(u64::MAX)).as_secs_f64())
+        seconds(left)
     });
     [Value::Text(kind.to_owned()), Value::Integer(info.version.0.cast_signed()), ttl]
-}
-
-/// Returns bytes as a text, if they are one.
-fn value(bytes: &[u8]) -> Value {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => Value::Text(text.to_owned()),
-        Err(_) => Value::Blob(bytes.to_vec().into()),
-    }
-}
-
-/// Returns bytes for a message.
-fn shown(bytes: &[u8]) -> String {
-    visible::one_line(&visible::value(&value(bytes), "NULL"))
 }
 
 fn missing(key: &[u8]) -> Error {

@@ -47,6 +47,7 @@ pub mod keys;
 mod keywords;
 mod kind;
 mod live;
+pub mod locks;
 mod names;
 mod output;
 mod pager;
@@ -59,6 +60,7 @@ mod script;
 mod shell;
 mod statements;
 mod transaction;
+mod values;
 
 pub use client::{ACCEPT_MAX, Connection, Level};
 pub use error::{Error, Result};

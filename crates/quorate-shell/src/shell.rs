@@ -10,14 +10,17 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use futures_util::future::LocalBoxFuture;
+use futures_util::{Stream, TryStreamExt as _};
+use quorate::Value;
 
 use crate::client::{Connection, Level};
 use crate::command::{self, Command};
 use crate::error::{Error, Result};
-use crate::format::{Mode, Style, plural};
+use crate::format::{Mode, Printer, Style, plural};
 use crate::import;
 use crate::keys::Action;
 use crate::live::LiveTransaction;
+use crate::locks;
 use crate::output::Output;
 use crate::parameters::Parameters;
 use crate::script::{Item, Place, Script};
@@ -216,6 +219,7 @@ impl Shell {
                 let list = Action::List { prefix: prefix.into(), kind: None };
                 self.keys(0, list).await?;
             }
+            Command::Locks(prefix) => self.locks(locks::Action::List { prefix: prefix.into() }).await?,
             Command::Schema(table) => self.schema(table.as_deref()).await?,
             Command::Status => {
                 let status = self.status.as_ref().ok_or_else(|| Error::new(".status is not available here"))?;
@@ -291,6 +295,45 @@ impl Shell {
         ];
         let settings = settings.into_iter().filter(|(name, _)| only.is_empty() || *name == only);
         settings.map(|(name, value)| format!("{name}: {value}\n")).collect()
+    }
+}
+
+/// For what is no statement.
+impl Shell {
+    /// Waits for a write. If it is dropped, the shell says that it may have been done.
+    pub(crate) async fn sending<T>(&mut self, write: impl Future<Output = Result<T, quorate::Error>>) -> Result<T> {
+        self.is_writing = true;
+        let done = write.await;
+        self.is_writing = false;
+        Ok(done?)
+    }
+
+    /// Prints rows as they arrive.
+    pub(crate) async fn stream_rows(
+        &mut self,
+        columns: &[&str],
+        mut pages: impl Stream<Item = Result<Vec<Vec<Value>>, quorate::Error>> + Unpin,
+    ) -> Result<()> {
+        let (mut printer, head) = self.printer(columns);
+        self.output.write(&head)?;
+        while let Some(rows) = pages.try_next().await? {
+            self.output.write(&printer.rows(rows.iter().map(Vec::as_slice)))?;
+            if self.output.drain().await?.is_break() {
+                return Ok(());
+            }
+        }
+        self.output.write(&printer.end())
+    }
+
+    pub(crate) fn print(&mut self, columns: &[&str], rows: [Vec<Value>; 1]) -> Result<()> {
+        let (mut printer, head) = self.printer(columns);
+        let body = printer.rows(rows.iter().map(Vec::as_slice));
+        self.output.write(&format!("{head}{body}{}", printer.end()))
+    }
+
+    fn printer(&self, columns: &[&str]) -> (Printer, String) {
+        let columns: Vec<String> = columns.iter().map(|&column| column.to_owned()).collect();
+        Printer::new(&self.style, self.output.width(), &columns)
     }
 }
 
