@@ -90,7 +90,7 @@ impl<'a, N> EventTables<'a, N> {
     pub(crate) fn add(&mut self, first: EventId, notices: &[Notice], retention: Retention) -> Done<()> {
         let mut kept = self.kept()?;
         for (id, (channel, payload)) in (first.number()..).zip(notices) {
-            self.0.execute(ADD, params![id.cast_signed(), channel, payload.as_ref()])?;
+            self.0.change(ADD, params![id.cast_signed(), channel, payload.as_ref()])?;
             if payload.len() >= LARGE {
                 self.0.drop_values(ADD)?;
             }
@@ -100,8 +100,7 @@ impl<'a, N> EventTables<'a, N> {
         }
         self.trim(&mut kept, TRIMMED_PER_EVENT.saturating_mul(notices.len() as u64), retention)?;
         let values = [kept.events, kept.bytes, kept.removed.number(), kept.last.number()].map(u64::cast_signed);
-        self.0.execute(SET_KEPT, values)?;
-        Ok(())
+        Ok(self.0.change(SET_KEPT, values)?)
     }
 
     /// Removes the oldest events, at most `max` of them, until the rest may be kept.
@@ -119,8 +118,7 @@ impl<'a, N> EventTables<'a, N> {
             kept.removed = id(row)?;
         }
         drop(rows);
-        self.0.execute(REMOVE, [kept.removed.number().cast_signed()])?;
-        Ok(())
+        Ok(self.0.change(REMOVE, [kept.removed.number().cast_signed()])?)
     }
 
     /// Answers a query, whose limits were checked. Must run in a transaction.
@@ -130,8 +128,8 @@ impl<'a, N> EventTables<'a, N> {
             return Ok(EventsAnswer::Page(EventsPage { upto: kept.last, ..EventsPage::default() }));
         };
         if after < kept.removed {
-            let oldest = self.0.first_row(AFTER, [kept.removed.number().cast_signed()], |row| Ok(id(row)))?;
-            return Ok(EventsAnswer::Gap { oldest: oldest.transpose()?.unwrap_or(kept.last) });
+            let oldest = self.0.first_row(AFTER, [kept.removed.number().cast_signed()], id)?;
+            return Ok(EventsAnswer::Gap { oldest: oldest.unwrap_or(kept.last) });
         }
         self.page(after, query).map(EventsAnswer::Page)
     }
@@ -160,7 +158,7 @@ impl<'a, N> EventTables<'a, N> {
     }
 
     fn kept(&mut self) -> Done<Kept> {
-        let kept = self.0.first_row(KEPT, [], |row| {
+        let kept = self.0.first_row(KEPT, [], |row| -> Done<Kept> {
             let number = |column: usize| row.get::<_, i64>(column).map(i64::cast_unsigned);
             let (removed, last) = (EventId::from_number(number(2)?), EventId::from_number(number(3)?));
             Ok(Kept { events: number(0)?, bytes: number(1)?, removed, last })

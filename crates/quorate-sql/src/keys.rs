@@ -13,8 +13,6 @@
 //!   [`TIME_MAX`](quorate_keys::limits::TIME_MAX), so SQLite compares times as the logic does. It also compares scores
 //!   so: a score is never NaN or -0, and infinities are the lowest and the highest double.
 
-use std::ops::ControlFlow;
-
 use bytes::Bytes;
 use quorate_keys::{Element, Id, KeyRow, KeysError, Kind, Order, Part, Place, Score, Space, Span, Tables, Visit};
 use quorate_locks::LocksError;
@@ -97,55 +95,26 @@ impl<'a, N> KeyTables<'a, N> {
         self.earliest_due
     }
 
-    fn change(&mut self, sql: &'static str, params: impl Params) -> Done<()> {
-        Ok(self.database.execute(sql, params).map(drop)?)
-    }
-
     /// Counts another key of a space.
     fn enter(&mut self, space: Space) -> Done<()> {
         if self.database.execute(sql::GROW_SPACE, params![space])? == 0 {
-            self.change(sql::ADD_SPACE, params![space])?;
+            self.database.change(sql::ADD_SPACE, params![space])?;
         }
         Ok(())
     }
 
     /// Runs a statement that puts a value into a row, and does not keep the memory of a large one.
     fn put(&mut self, sql: &'static str, params: impl Params, value: &Bytes) -> Done<()> {
-        self.change(sql, params)?;
+        self.database.change(sql, params)?;
         if value.len() >= LARGE {
             self.database.drop_values(sql)?;
         }
         Ok(())
     }
 
-    fn first<R>(
-        &mut self,
-        sql: &'static str,
-        params: impl Params,
-        read: impl FnOnce(&Row<'_>) -> Done<R>,
-    ) -> Done<Option<R>> {
-        self.database.rows(sql, params)?.next()?.map(read).transpose()
-    }
-
     /// Returns a sum or a count.
     fn number(&mut self, sql: &'static str, params: impl Params) -> Done<u64> {
-        self.first(sql, params, |row| unsigned(row, 0)).map(Option::unwrap_or_default)
-    }
-
-    fn visit<R>(
-        &mut self,
-        sql: &'static str,
-        params: impl Params,
-        read: impl Fn(&Row<'_>) -> Done<R>,
-        visit: Visit<'_, R>,
-    ) -> Done<()> {
-        let mut rows = self.database.rows(sql, params)?;
-        while let Some(row) = rows.next()? {
-            if visit(read(row)?) == ControlFlow::Break(()) {
-                break;
-            }
-        }
-        Ok(())
+        self.database.first_row(sql, params, |row| unsigned(row, 0)).map(Option::unwrap_or_default)
     }
 }
 
@@ -155,17 +124,17 @@ impl<N> Tables for KeyTables<'_, N> {
     /// Two statements cost less than one with RETURNING, which makes a table for what it returns.
     fn new_id(&mut self) -> Done<Id> {
         let id = self.number(sql::LAST_ID, [])? + 1;
-        self.change(sql::SET_LAST_ID, params![id.cast_signed()])?;
+        self.database.change(sql::SET_LAST_ID, params![id.cast_signed()])?;
         Ok(id)
     }
 
     fn find_key(&mut self, space: Space, key: &[u8]) -> Done<Option<KeyRow>> {
-        self.first(sql::FIND_KEY, params![space, key], key_row)
+        self.database.first_row(sql::FIND_KEY, params![space, key], key_row)
     }
 
     fn key(&mut self, id: Id) -> Done<Option<(Space, Bytes, KeyRow)>> {
         let read = |row: &Row<'_>| Ok((row.get(KEY_COLUMNS + 1)?, blob(row, KEY_COLUMNS)?, key_row(row)?));
-        self.first(sql::KEY, params![id.cast_signed()], read)
+        self.database.first_row(sql::KEY, params![id.cast_signed()], read)
     }
 
     fn add_key(&mut self, space: Space, key: &Bytes, row: &KeyRow) -> Done<()> {
@@ -186,15 +155,15 @@ impl<N> Tables for KeyTables<'_, N> {
     }
 
     fn rename_key(&mut self, id: Id, space: Space, key: &Bytes) -> Done<()> {
-        self.change(sql::SHRINK, params![id.cast_signed()])?;
+        self.database.change(sql::SHRINK, params![id.cast_signed()])?;
         self.enter(space)?;
-        self.change(sql::RENAME_KEY, params![id.cast_signed(), space, key.as_ref()])
+        Ok(self.database.change(sql::RENAME_KEY, params![id.cast_signed(), space, key.as_ref()])?)
     }
 
     fn remove_key(&mut self, id: Id) -> Done<()> {
-        self.change(sql::SHRINK, params![id.cast_signed()])?;
-        self.change(sql::REMOVE_KEY, params![id.cast_signed()])?;
-        self.change(sql::FORGET_EMPTY, [])
+        self.database.change(sql::SHRINK, params![id.cast_signed()])?;
+        self.database.change(sql::REMOVE_KEY, params![id.cast_signed()])?;
+        Ok(self.database.change(sql::FORGET_EMPTY, [])?)
     }
 
     fn count_keys(&mut self, space: Space) -> Done<u64> {
@@ -203,21 +172,21 @@ impl<N> Tables for KeyTables<'_, N> {
 
     fn detach_keys(&mut self, space: Space) -> Done<()> {
         self.earliest_due = 0;
-        self.change(sql::DETACH, params![space])
+        Ok(self.database.change(sql::DETACH, params![space])?)
     }
 
     fn first_detached(&mut self) -> Done<Option<KeyRow>> {
-        self.first(sql::FIRST_DETACHED, [], key_row)
+        self.database.first_row(sql::FIRST_DETACHED, [], key_row)
     }
 
     fn keys(&mut self, space: Space, span: &Span, order: Order, visit: Visit<'_, (Bytes, KeyRow)>) -> Done<()> {
         let (after, to) = span.to.as_ref().map_or((1, &[][..]), |to| (0, to.as_ref()));
         let read = |row: &Row<'_>| Ok((blob(row, KEY_COLUMNS)?, key_row(row)?));
-        self.visit(sql::KEYS.of(order), params![space, span.from.as_ref(), after, to], read, visit)
+        self.database.visit_rows(sql::KEYS.of(order), params![space, span.from.as_ref(), after, to], read, visit)
     }
 
     fn element(&mut self, id: Id, field: &[u8]) -> Done<Option<Element>> {
-        self.first(sql::ELEMENT, params![id.cast_signed(), field], |row| element(row, 0))
+        self.database.first_row(sql::ELEMENT, params![id.cast_signed(), field], |row| element(row, 0))
     }
 
     fn put_element(&mut self, id: Id, field: &Bytes, element: &Element) -> Done<()> {
@@ -227,19 +196,19 @@ impl<N> Tables for KeyTables<'_, N> {
     }
 
     fn remove_element(&mut self, id: Id, field: &[u8]) -> Done<()> {
-        self.change(sql::REMOVE_ELEMENT, params![id.cast_signed(), field])
+        Ok(self.database.change(sql::REMOVE_ELEMENT, params![id.cast_signed(), field])?)
     }
 
     fn elements(&mut self, id: Id, span: &Span, order: Order, visit: Visit<'_, (Bytes, Element)>) -> Done<()> {
         let (id, next) = ids_of(id, span);
         let (from, to) = (span.from.as_ref(), span.to.as_deref().unwrap_or_default());
         let read = |row: &Row<'_>| Ok((blob(row, 0)?, element(row, 1)?));
-        self.visit(sql::ELEMENTS.of(order), params![id, from, next, to], read, visit)
+        self.database.visit_rows(sql::ELEMENTS.of(order), params![id, from, next, to], read, visit)
     }
 
     fn expiries(&mut self, id: Id, order: Order, visit: Visit<'_, (u64, Bytes)>) -> Done<()> {
         let read = |row: &Row<'_>| Ok((unsigned(row, 0)?, blob(row, 1)?));
-        self.visit(sql::EXPIRIES.of(order), params![id.cast_signed()], read, visit)
+        self.database.visit_rows(sql::EXPIRIES.of(order), params![id.cast_signed()], read, visit)
     }
 
     fn count_expired(&mut self, id: Id, now: u64) -> Done<u64> {
@@ -247,26 +216,31 @@ impl<N> Tables for KeyTables<'_, N> {
     }
 
     fn score(&mut self, id: Id, member: &[u8]) -> Done<Option<Score>> {
-        self.first(sql::SCORE, params![id.cast_signed(), member], |row| score(row, 0))
+        self.database.first_row(sql::SCORE, params![id.cast_signed(), member], |row| score(row, 0))
     }
 
     fn put_member(&mut self, id: Id, member: &Bytes, score: Score) -> Done<()> {
-        self.change(sql::PUT_MEMBER, params![id.cast_signed(), member.as_ref(), score.get()])
+        Ok(self.database.change(sql::PUT_MEMBER, params![id.cast_signed(), member.as_ref(), score.get()])?)
     }
 
     fn remove_member(&mut self, id: Id, member: &[u8]) -> Done<()> {
-        self.change(sql::REMOVE_MEMBER, params![id.cast_signed(), member])
+        Ok(self.database.change(sql::REMOVE_MEMBER, params![id.cast_signed(), member])?)
     }
 
     fn members(&mut self, id: Id, span: &Span<Place>, order: Order, visit: Visit<'_, Place>) -> Done<()> {
         let ((id, next), (score, member), to) = (ids_of(id, span), &span.from, end_of(span));
         let values = params![id, score.get(), member.as_ref(), next, to.0, to.1];
-        self.visit(sql::MEMBERS.of(order), values, |row| place(row, 0), visit)
+        self.database.visit_rows(sql::MEMBERS.of(order), values, |row| place(row, 0), visit)
     }
 
     fn scores(&mut self, id: Id, span: &Span, visit: Visit<'_, (Bytes, Score)>) -> Done<()> {
         let ((id, next), from, to) = (ids_of(id, span), span.from.as_ref(), span.to.as_deref().unwrap_or_default());
-        self.visit(sql::SCORES, params![id, from, next, to], |row| Ok((blob(row, 0)?, score(row, 1)?)), visit)
+        self.database.visit_rows(
+            sql::SCORES,
+            params![id, from, next, to],
+            |row| Ok((blob(row, 0)?, score(row, 1)?)),
+            visit,
+        )
     }
 
     fn count_members(&mut self, id: Id, span: &Span<Place>) -> Done<u64> {
@@ -276,11 +250,11 @@ impl<N> Tables for KeyTables<'_, N> {
 
     fn put_block(&mut self, id: Id, level: u8, (score, member): &Place, count: u64) -> Done<()> {
         let values = params![id.cast_signed(), level, score.get(), member.as_ref(), count.cast_signed()];
-        self.change(sql::PUT_BLOCK, values)
+        Ok(self.database.change(sql::PUT_BLOCK, values)?)
     }
 
     fn remove_block(&mut self, id: Id, level: u8, (score, member): &Place) -> Done<()> {
-        self.change(sql::REMOVE_BLOCK, params![id.cast_signed(), level, score.get(), member.as_ref()])
+        Ok(self.database.change(sql::REMOVE_BLOCK, params![id.cast_signed(), level, score.get(), member.as_ref()])?)
     }
 
     fn blocks(
@@ -293,7 +267,7 @@ impl<N> Tables for KeyTables<'_, N> {
     ) -> Done<()> {
         let ((score, member), to, next) = (&span.from, end_of(span), next_level(level, span));
         let values = params![id.cast_signed(), level, score.get(), member.as_ref(), next, to.0, to.1];
-        self.visit(sql::BLOCKS.of(order), values, |row| Ok((place(row, 0)?, unsigned(row, 2)?)), visit)
+        self.database.visit_rows(sql::BLOCKS.of(order), values, |row| Ok((place(row, 0)?, unsigned(row, 2)?)), visit)
     }
 
     fn sum_blocks(&mut self, id: Id, level: u8, span: &Span<Place>) -> Done<u64> {
@@ -303,7 +277,7 @@ impl<N> Tables for KeyTables<'_, N> {
     }
 
     fn item(&mut self, id: Id, position: i64) -> Done<Option<Bytes>> {
-        self.first(sql::ITEM, params![id.cast_signed(), position], |row| blob(row, 0))
+        self.database.first_row(sql::ITEM, params![id.cast_signed(), position], |row| blob(row, 0))
     }
 
     fn put_item(&mut self, id: Id, position: i64, value: &Bytes) -> Done<()> {
@@ -311,39 +285,39 @@ impl<N> Tables for KeyTables<'_, N> {
     }
 
     fn remove_item(&mut self, id: Id, position: i64) -> Done<()> {
-        self.change(sql::REMOVE_ITEM, params![id.cast_signed(), position])
+        Ok(self.database.change(sql::REMOVE_ITEM, params![id.cast_signed(), position])?)
     }
 
     fn items(&mut self, id: Id, span: &Span<i64>, order: Order, visit: Visit<'_, (i64, Bytes)>) -> Done<()> {
         let ((id, next), to) = (ids_of(id, span), span.to.unwrap_or(i64::MIN));
         let read = |row: &Row<'_>| Ok((row.get(0)?, blob(row, 1)?));
-        self.visit(sql::ITEMS.of(order), params![id, span.from, next, to], read, visit)
+        self.database.visit_rows(sql::ITEMS.of(order), params![id, span.from, next, to], read, visit)
     }
 
     fn add_due(&mut self, due: u64, id: Id) -> Done<()> {
         self.earliest_due = self.earliest_due.min(due);
-        self.change(sql::ADD_DUE, params![due.cast_signed(), id.cast_signed()])
+        Ok(self.database.change(sql::ADD_DUE, params![due.cast_signed(), id.cast_signed()])?)
     }
 
     fn remove_due(&mut self, due: u64, id: Id) -> Done<()> {
-        self.change(sql::REMOVE_DUE, params![due.cast_signed(), id.cast_signed()])
+        Ok(self.database.change(sql::REMOVE_DUE, params![due.cast_signed(), id.cast_signed()])?)
     }
 
     fn first_due(&mut self) -> Done<Option<(u64, Id)>> {
-        self.first(sql::FIRST_DUE, [], |row| Ok((unsigned(row, 0)?, unsigned(row, 1)?)))
+        self.database.first_row(sql::FIRST_DUE, [], |row| Ok((unsigned(row, 0)?, unsigned(row, 1)?)))
     }
 
     fn add_trash(&mut self, id: Id, kind: Kind) -> Done<()> {
         self.earliest_due = 0;
-        self.change(sql::ADD_TRASH, params![id.cast_signed(), number_of(kind)])
+        Ok(self.database.change(sql::ADD_TRASH, params![id.cast_signed(), number_of(kind)])?)
     }
 
     fn remove_trash(&mut self, id: Id) -> Done<()> {
-        self.change(sql::REMOVE_TRASH, params![id.cast_signed()])
+        Ok(self.database.change(sql::REMOVE_TRASH, params![id.cast_signed()])?)
     }
 
     fn first_trash(&mut self) -> Done<Option<(Id, Kind)>> {
-        self.first(sql::FIRST_TRASH, [], |row| Ok((unsigned(row, 0)?, kind(row, 1)?)))
+        self.database.first_row(sql::FIRST_TRASH, [], |row| Ok((unsigned(row, 0)?, kind(row, 1)?)))
     }
 
     fn clear(&mut self, part: Part, id: Id, limit: usize) -> Done<usize> {

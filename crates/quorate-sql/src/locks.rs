@@ -7,13 +7,11 @@
 //! - Each statement is prepared once for each connection, and finds its rows by an index.
 //! - Tokens, counts and times are stored as the signed number with the same bits; none has the highest bit.
 
-use std::ops::ControlFlow;
-
 use bytes::Bytes;
 use quorate_locks::{ClaimRow, LockRow, LocksError, Tables, Token, Visit};
 use quorate_model::Topic;
 use quorate_model::keys::Span;
-use rusqlite::{Params, Row, params};
+use rusqlite::{Row, params};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::ffi::database::Database;
@@ -78,45 +76,16 @@ impl<'a, N> LockTables<'a, N> {
         self.earliest_due
     }
 
-    fn change(&mut self, sql: &'static str, params: impl Params) -> Done<()> {
-        Ok(self.database.execute(sql, params).map(drop)?)
-    }
-
-    fn first<R>(
-        &mut self,
-        sql: &'static str,
-        params: impl Params,
-        read: impl FnOnce(&Row<'_>) -> Done<R>,
-    ) -> Done<Option<R>> {
-        self.database.rows(sql, params)?.next()?.map(read).transpose()
-    }
-
-    fn visit<R>(
-        &mut self,
-        sql: &'static str,
-        params: impl Params,
-        read: impl Fn(&Row<'_>) -> Done<R>,
-        visit: Visit<'_, R>,
-    ) -> Done<()> {
-        let mut rows = self.database.rows(sql, params)?;
-        while let Some(row) = rows.next()? {
-            if visit(read(row)?) == ControlFlow::Break(()) {
-                break;
-            }
-        }
-        Ok(())
-    }
-
     fn put_lock(&mut self, sql: &'static str, name: &Bytes, row: &LockRow) -> Done<()> {
         self.earliest_due = self.earliest_due.min(row.due);
         let [permits, held, waiting, due] = [row.permits, row.held, row.waiting, row.due].map(u64::cast_signed);
-        self.change(sql, params![name.as_ref(), permits, held, waiting, due])
+        Ok(self.database.change(sql, params![name.as_ref(), permits, held, waiting, due])?)
     }
 
     fn put_claim(&mut self, sql: &'static str, name: &Bytes, row: &ClaimRow) -> Done<()> {
         let [number, ttl, ends_at] = [row.number.0, row.ttl, row.ends_at].map(u64::cast_signed);
         let (holder, note) = (row.holder.as_ref(), row.note.as_ref());
-        self.change(sql, params![name.as_ref(), holder, row.held, number, ttl, ends_at, note])
+        Ok(self.database.change(sql, params![name.as_ref(), holder, row.held, number, ttl, ends_at, note])?)
     }
 }
 
@@ -124,15 +93,15 @@ impl<N> Tables for LockTables<'_, N> {
     type Error = Ended<LocksError>;
 
     fn last_token(&mut self) -> Done<Token> {
-        Ok(Token(self.first(LAST_TOKEN, [], |row| unsigned(row, 0))?.unwrap_or_default()))
+        Ok(Token(self.database.first_row(LAST_TOKEN, [], |row| unsigned(row, 0))?.unwrap_or_default()))
     }
 
     fn set_last_token(&mut self, token: Token) -> Done<()> {
-        self.change(SET_LAST_TOKEN, params![token.0.cast_signed()])
+        Ok(self.database.change(SET_LAST_TOKEN, params![token.0.cast_signed()])?)
     }
 
     fn lock(&mut self, name: &[u8]) -> Done<Option<LockRow>> {
-        self.first(LOCK, params![name], |row| {
+        self.database.first_row(LOCK, params![name], |row| {
             let [permits, held, waiting, due] =
                 [unsigned(row, 0)?, unsigned(row, 1)?, unsigned(row, 2)?, unsigned(row, 3)?];
             Ok(LockRow { permits, held, waiting, due })
@@ -148,39 +117,40 @@ impl<N> Tables for LockTables<'_, N> {
     }
 
     fn remove_lock(&mut self, name: &[u8]) -> Done<()> {
-        self.change(REMOVE_LOCK, params![name])
+        Ok(self.database.change(REMOVE_LOCK, params![name])?)
     }
 
     fn names(&mut self, names: &Span, visit: Visit<'_, Bytes>) -> Done<()> {
         let read = |row: &Row<'_>| blob(row, 0);
         match &names.to {
-            Some(to) => self.visit(NAMES_BELOW, params![names.from.as_ref(), to.as_ref()], read, visit),
-            None => self.visit(NAMES, params![names.from.as_ref()], read, visit),
+            Some(to) => self.database.visit_rows(NAMES_BELOW, params![names.from.as_ref(), to.as_ref()], read, visit),
+            None => self.database.visit_rows(NAMES, params![names.from.as_ref()], read, visit),
         }
     }
 
     fn first_due(&mut self) -> Done<Option<(u64, Bytes)>> {
-        self.first(FIRST_DUE, [], |row| Ok((unsigned(row, 0)?, blob(row, 1)?)))
+        self.database.first_row(FIRST_DUE, [], |row| Ok((unsigned(row, 0)?, blob(row, 1)?)))
     }
 
     fn claim(&mut self, name: &[u8], holder: &[u8]) -> Done<Option<ClaimRow>> {
-        self.first(CLAIM, params![name, holder], claim_row)
+        self.database.first_row(CLAIM, params![name, holder], claim_row)
     }
 
     fn lease(&mut self, name: &[u8], token: Token) -> Done<Option<ClaimRow>> {
-        self.first(LEASE, params![name, token.0.cast_signed()], claim_row)
+        self.database.first_row(LEASE, params![name, token.0.cast_signed()], claim_row)
     }
 
     fn first_end(&mut self, name: &[u8]) -> Done<Option<ClaimRow>> {
-        self.first(FIRST_END, params![name], claim_row)
+        self.database.first_row(FIRST_END, params![name], claim_row)
     }
 
     fn claims(&mut self, name: &[u8], held: bool, visit: Visit<'_, ClaimRow>) -> Done<()> {
-        self.visit(CLAIMS, params![name, held], claim_row, visit)
+        self.database.visit_rows(CLAIMS, params![name, held], claim_row, visit)
     }
 
     fn count_before(&mut self, name: &[u8], number: Token) -> Done<u64> {
-        let count = self.first(COUNT_BEFORE, params![name, number.0.cast_signed()], |row| unsigned(row, 0));
+        let count =
+            self.database.first_row(COUNT_BEFORE, params![name, number.0.cast_signed()], |row| unsigned(row, 0));
         count.map(Option::unwrap_or_default)
     }
 
@@ -193,7 +163,7 @@ impl<N> Tables for LockTables<'_, N> {
     }
 
     fn remove_claim(&mut self, name: &[u8], holder: &[u8]) -> Done<()> {
-        self.change(REMOVE_CLAIM, params![name, holder])
+        Ok(self.database.change(REMOVE_CLAIM, params![name, holder])?)
     }
 }
 

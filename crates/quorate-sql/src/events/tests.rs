@@ -4,15 +4,13 @@
 
 use quorate_env::{Env, Instant};
 use quorate_model::events::{EVENTS_LEVEL, EventsCommand, Filter};
-use quorate_model::{
-    Command, ControlCommand, Entry, LogId, NodeId, Payload, Proposal, SqlCommand, Stamp, Statement, Topic, codec,
-};
+use quorate_model::{Command, ControlCommand, Entry, SqlCommand, Statement, Topic};
 use rusqlite::Connection;
 
 use super::*;
 use crate::readers::{ReadError, ReadLimits};
 use crate::store::tests::copies::{Backup, block_on, captured, send_image};
-use crate::store::tests::{Home, PATIENCE, apply, home, open, options};
+use crate::store::tests::{Home, PATIENCE, apply, entry_at, home, open, options};
 use crate::store::{SqlStore, Verification};
 use crate::{connection, logical_hash};
 
@@ -25,9 +23,7 @@ fn keeping() -> crate::options::StoreOptions {
 }
 
 fn entry(index: u64, command: impl Into<Command>) -> Entry {
-    let bytes = codec::encode_proposal(&Proposal::new(None, vec![command.into()])).unwrap();
-    let log_id = LogId { term: 1, node: NodeId(1), index };
-    Entry { log_id, payload: Payload::Proposal(Stamp { now: index, seed: index }, bytes) }
+    entry_at(index, index, command)
 }
 
 fn notify(channel: &str, payload: impl Into<Bytes>) -> EventsCommand {

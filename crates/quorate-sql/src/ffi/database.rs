@@ -8,6 +8,7 @@
 //! - `places` maps the text of each kept statement to its index in `kept`, and contains no other text.
 
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -70,14 +71,36 @@ impl<T> Database<T> {
         self.own(sql)?.query(params)
     }
 
+    /// Runs one of the store's own statements, whatever number of rows it changes.
+    pub(crate) fn change(&mut self, sql: &'static str, params: impl Params) -> rusqlite::Result<()> {
+        self.execute(sql, params).map(drop)
+    }
+
     /// Returns the first row of one of the store's own statements.
-    pub(crate) fn first_row<R>(
+    pub(crate) fn first_row<R, E: From<rusqlite::Error>>(
         &mut self,
         sql: &'static str,
         params: impl Params,
-        read: impl FnOnce(&Row<'_>) -> rusqlite::Result<R>,
-    ) -> rusqlite::Result<Option<R>> {
+        read: impl FnOnce(&Row<'_>) -> Result<R, E>,
+    ) -> Result<Option<R>, E> {
         self.rows(sql, params)?.next()?.map(read).transpose()
+    }
+
+    /// Hands on the rows of one of the store's own statements, as long as `visit` wants more.
+    pub(crate) fn visit_rows<R, E: From<rusqlite::Error>>(
+        &mut self,
+        sql: &'static str,
+        params: impl Params,
+        read: impl Fn(&Row<'_>) -> Result<R, E>,
+        visit: &mut dyn FnMut(R) -> ControlFlow<()>,
+    ) -> Result<(), E> {
+        let mut rows = self.rows(sql, params)?;
+        while let Some(row) = rows.next()? {
+            if visit(read(row)?).is_break() {
+                break;
+            }
+        }
+        Ok(())
     }
 
     fn own(&mut self, sql: &'static str) -> rusqlite::Result<&mut Statement<'static>> {

@@ -343,7 +343,7 @@ impl Reader {
         }
         self.own(|database| {
             database.execute("BEGIN", [])?;
-            database.first_row(APPLIED_INDEX, [], |_| Ok(()))
+            database.first_row(APPLIED_INDEX, [], |_| -> rusqlite::Result<()> { Ok(()) })
         })?;
         self.database.prepare(sql, known)
     }
@@ -356,7 +356,7 @@ impl Reader {
             if database.connection().is_autocommit() {
                 database.execute("BEGIN", [])?;
             }
-            database.first_row(APPLIED_INDEX, [], |_| Ok(()))?;
+            database.first_row(APPLIED_INDEX, [], |_| -> rusqlite::Result<()> { Ok(()) })?;
             let conn = database.connection();
             Schema::read(conn)?.open(conn)
         })

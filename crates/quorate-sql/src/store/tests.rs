@@ -16,8 +16,8 @@ use std::time::{Duration, Instant as StdInstant};
 
 use quorate_env::Rng;
 use quorate_model::{
-    Appointment, CommandResult, ControlCommand, Epoch, GroupId, LogId, NodeId, Outcome, Payload, Proposal, SqlCommand,
-    SqlReply, Stamp, Statement, StoreIdentity, Value, codec,
+    Appointment, Command, CommandResult, ControlCommand, Epoch, GroupId, LogId, NodeId, Outcome, Payload, Proposal,
+    SqlCommand, SqlReply, Stamp, Statement, StoreIdentity, Value, codec,
 };
 use rusqlite::ffi;
 
@@ -57,10 +57,14 @@ pub(crate) fn try_open(dir: &Path, options: StoreOptions) -> Result<SqlStore, Op
 /// An entry that runs one statement.
 pub(crate) fn entry(index: u64, sql: &str, params: Vec<Value>) -> Entry {
     let statement = Statement { sql: sql.to_owned().into(), params, names: Vec::new() };
-    let proposal = Proposal::new(None, vec![SqlCommand::Statement(statement.into()).into()]);
-    let bytes = codec::encode_proposal(&proposal).unwrap();
+    entry_at(index, 1_700_000_000_000_000_000 + index, SqlCommand::Statement(statement.into()))
+}
+
+/// An entry that runs one command at a time.
+pub(crate) fn entry_at(index: u64, now: u64, command: impl Into<Command>) -> Entry {
+    let bytes = codec::encode_proposal(&Proposal::new(None, vec![command.into()])).unwrap();
     let log_id = LogId { term: 1, node: NodeId(1), index };
-    Entry { log_id, payload: Payload::Proposal(Stamp { now: 1_700_000_000_000_000_000 + index, seed: index }, bytes) }
+    Entry { log_id, payload: Payload::Proposal(Stamp { now, seed: index }, bytes) }
 }
 
 /// The first entry, which creates the table of these tests.

@@ -11,16 +11,14 @@ use super::*;
 use crate::logical_hash;
 use crate::readers::{ReadError, ReadLimits};
 use crate::store::tests::copies::{Backup, block_on, captured, send_image};
-use crate::store::tests::{Home, PATIENCE, apply, home, open, options};
+use crate::store::tests::{Home, PATIENCE, apply, entry_at, home, open, options};
 use crate::store::{SqlStore, Verification};
 
 /// When the field of the hash expires, and a second later the string.
 const EXPIRY: u64 = 1_700_000_000 * SECOND;
 
 fn entry(index: u64, command: impl Into<Command>) -> Entry {
-    let bytes = codec::encode_proposal(&Proposal::new(None, vec![command.into()])).unwrap();
-    let log_id = LogId { term: 1, node: NodeId(1), index };
-    Entry { log_id, payload: Payload::Proposal(Stamp { now: index, seed: index }, bytes) }
+    entry_at(index, index, command)
 }
 
 fn in_space(command: KeysCommand) -> SpaceCommand {

@@ -2,14 +2,14 @@
 
 use quorate_env::{Env, Instant};
 use quorate_locks::{LocksCommand, LocksReply};
-use quorate_model::{Command, ControlCommand, Entry, LogId, NodeId, Payload, Proposal, Stamp, codec};
+use quorate_model::{Command, ControlCommand, Entry};
 
 use super::*;
 use crate::logical_hash;
 use crate::machine::tests::SECOND;
 use crate::readers::ReadLimits;
 use crate::store::tests::copies::{Backup, block_on, send_image};
-use crate::store::tests::{Home, PATIENCE, apply, home, open, options};
+use crate::store::tests::{Home, PATIENCE, apply, entry_at, home, open, options};
 use crate::store::{SqlStore, Verification};
 
 /// The time of the first entry; the others follow within a microsecond.
@@ -20,12 +20,6 @@ const TTL: u64 = 3600 * SECOND;
 
 fn entry(index: u64, command: impl Into<Command>) -> Entry {
     entry_at(index, START + index, command)
-}
-
-fn entry_at(index: u64, now: u64, command: impl Into<Command>) -> Entry {
-    let bytes = codec::encode_proposal(&Proposal::new(None, vec![command.into()])).unwrap();
-    let log_id = LogId { term: 1, node: NodeId(1), index };
-    Entry { log_id, payload: Payload::Proposal(Stamp { now, seed: index }, bytes) }
 }
 
 fn acquire(name: u64, holder: &'static str) -> LocksCommand {
