@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use rustix::process::Signal;
-use support::{QUORATE, failed, litestream, quorate, wait_until};
+use support::{Dev, QUORATE, failed, litestream, quorate, succeeded, wait_until};
 use tempfile::TempDir;
 
 /// A process that ends with the test.
@@ -318,4 +318,37 @@ fn a_file_that_is_no_copy_is_left_alone() {
     // A place without an archive is a wrong name.
     std::fs::remove_file(&copy).unwrap();
     assert!(failed(&quorate(&args)).contains("nothing to follow"));
+}
+
+/// The cluster writes its archive, while the node that does so is killed, and the follower too.
+#[test]
+fn a_copy_follows_the_archive_of_a_cluster() {
+    let world = World::new();
+    let keys = format!("[archive]\nurl = '{}'\ninterval = '100ms'\nboundary = '300ms'", world.url());
+    let dev = Dev::start(3).configured(&keys);
+    succeeded(&dev.sql(&[], "CREATE TABLE kept (value INTEGER)"));
+    let write = |value: i64| succeeded(&dev.sql(&[], &format!("INSERT INTO kept VALUES ({value})")));
+    write(1);
+    let mut follower = world.begin_to_follow();
+    let copy = Connection::open(world.path("copy.db")).unwrap();
+    copy.busy_timeout(Duration::from_secs(20)).unwrap();
+    // The copy may begin before the table.
+    let sum = || copy.query_row("SELECT sum(value) FROM kept", [], |row| row.get::<_, i64>(0)).unwrap_or(0);
+    let follows = |expected: i64| wait_until(&format!("a copy with {expected}"), || sum() == expected);
+    follows(1);
+    // One of them is the archiver.
+    for id in dev.ids() {
+        dev.kill(id);
+        write(1 << id);
+        follows((2 << id) - 1);
+        succeeded(&dev.restart(id));
+        follower.end(Signal::KILL);
+        follower = world.follow();
+    }
+    write(16);
+    follows(31);
+    let verdict: String = copy.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+    assert_eq!(verdict, "ok");
+    drop(copy);
+    assert_eq!(follower.end(Signal::TERM), Some(0));
 }
