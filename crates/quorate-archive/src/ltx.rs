@@ -69,4 +69,5 @@ pub use merge::{Merge, merge};
 pub use name::{FileName, Level};
 pub use pages::{Pages, ReadAt};
 pub use reader::Reader;
+pub(crate) use reader::Stand;
 pub use writer::{Summary, Writer};

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use quorate_env::{Env, Instant, JoinHandle, sleep};
 
 use crate::error::ArchiveError;
-use crate::ltx::{Feed, Reader};
+use crate::ltx::{Fault, Feed, Reader, Stand};
 use crate::objects::{Object, Objects, ObjectsError};
 
 /// The bytes of a piece.
@@ -92,6 +92,31 @@ impl Reading {
             reading.arrive().await?;
         }
         let reader = Reader::new(feed).map_err(ArchiveError::ltx(key))?;
+        Ok((reading, reader))
+    }
+
+    /// Opens a file again, and goes on where a reader was.
+    pub fn resume(
+        env: &Env,
+        objects: &Arc<dyn Objects>,
+        outage_max: Duration,
+        (key, length): (&str, u64),
+        stand: &Stand,
+    ) -> Result<(Self, Reader<Feed>), ArchiveError> {
+        let feed = Feed::default();
+        let damaged = |fault: Fault| ArchiveError::damaged(key, fault.to_string());
+        let (reader, offset) = Reader::resume(feed.clone(), stand).map_err(damaged)?;
+        let reading = Self {
+            env: env.clone(),
+            objects: Arc::clone(objects),
+            outage_max,
+            key: key.to_owned(),
+            feed,
+            next: offset,
+            arrived: offset,
+            length: Some(length),
+            coming: VecDeque::new(),
+        };
         Ok((reading, reader))
     }
 

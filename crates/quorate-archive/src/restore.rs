@@ -21,9 +21,11 @@ use crate::manifest::{File, Generation, Manifest};
 use crate::objects::{Listed, Object, Objects, ObjectsError};
 
 mod segments;
+mod state;
 mod write;
 
 pub use segments::Segments;
+pub use state::has_state;
 pub use write::{Progress, TellProgress};
 
 /// Which state of the database is wanted.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorate_archive::restore::{Plan, Target};
+use quorate_archive::restore::{Plan, Target, has_state};
 use quorate_archive::{ArchiveError, Objects};
 use quorate_env::Env;
 use quorate_env::disk::OpenMode;
@@ -32,7 +32,8 @@ pub struct Restored {
     pub bytes: u64,
 }
 
-/// A database that does not have its name yet. The file is removed when this is dropped, unless it was renamed.
+/// A database that does not have its name yet. The file is removed when this is dropped, unless it was renamed, or the
+/// next try can go on with it.
 pub struct Part {
     env: Env,
     path: PathBuf,
@@ -71,12 +72,15 @@ impl Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        // What is left is of no use, and another try replaces it.
-        let _ = self.env.disk().remove_file(&self.path);
+        if !has_state(self.env.disk().as_ref(), &self.path).unwrap_or(false) {
+            // What is left is of no use, and another try replaces it.
+            let _ = self.env.disk().remove_file(&self.path);
+        }
     }
 }
 
-/// Restores the database of a boundary into a new file. `cluster` is the archive; `None` for the only one in the store,
+/// Restores the database of a boundary into a new file. What an earlier call for the same state has read is not read
+/// again. `cluster` is the archive; `None` for the only one in the store,
 /// or for what Litestream has stored there. Reading bears that the store does not answer for `outage_max`.
 ///
 /// # Errors
@@ -142,11 +146,7 @@ pub async fn restore_part(
 
 /// Writes the database of a plan and checks it. Returns its size.
 async fn write(env: &Env, objects: &Arc<dyn Objects>, plan: &Plan, part: &Part) -> Result<u64, ReplicateError> {
-    let failed = ReplicateError::io("write the restored database");
-    let file = env.disk().open(part.path(), OpenMode::Create).map_err(&failed)?;
-    file.set_len(0).map_err(&failed)?;
-    plan.write_pages(env, objects, Arc::clone(&file), None).await?;
-    drop(file);
+    plan.write_file(env, objects, part.path(), None).await?;
     part.check().await
 }
 

@@ -14,6 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use quorate_archive::restore::has_state;
 use quorate_consensus::{CLUSTER_FILE, ClusterId, ConsensusConfig, Living, Restored, check_nobody_lives};
 use quorate_env::Env;
 use quorate_env::disk::{Disk, make_dir, read_file, replace_file};
@@ -238,7 +239,7 @@ pub(crate) async fn at_birth(env: &Env, config: &Config, first: &FirstState) -> 
 pub(crate) fn prepare_start(disk: &dyn Disk, dir: &Path, restores: bool) -> Result<(), StartError> {
     let failed = |error| StartError::Disk { path: dir.display().to_string(), error };
     if restores {
-        backup::remove(disk, &dir.join(FETCHED)).map_err(failed)?;
+        remove_useless(disk, &dir.join(FETCHED)).map_err(failed)?;
     }
     let mark = dir.join(UNFINISHED);
     if !disk.exists(&mark).map_err(failed)? {
@@ -250,6 +251,11 @@ pub(crate) fn prepare_start(disk: &dyn Disk, dir: &Path, restores: bool) -> Resu
     }
     tracing::warn!(dir = %dir.display(), "an interrupted restore of a first state begins anew");
     discard(disk, dir).map_err(failed)
+}
+
+/// Removes a state that was fetched in part, unless the next restore can go on with it.
+fn remove_useless(disk: &dyn Disk, fetched: &Path) -> io::Result<()> {
+    if has_state(disk, fetched)? { Ok(()) } else { backup::remove(disk, fetched) }
 }
 
 /// Removes all items of a node, and at last the mark.
@@ -311,7 +317,7 @@ async fn run(
             let fetched = fetch_unchecked(env, &objects, &file, &state).await;
             if fetched.is_err() {
                 // What can't be removed now, the next restore replaces.
-                let _ = backup::remove(env.disk().as_ref(), &file);
+                let _ = remove_useless(env.disk().as_ref(), &file);
             }
             (file, Take::Move, fetched?)
         }

@@ -108,6 +108,36 @@ impl Running {
     }
 
     pub fn value(&self) -> Checksum {
-        Checksum(FLAG | self.0.clone().finalize())
+        Checksum(FLAG | self.state())
+    }
+
+    /// Returns what [`Running::resume`] goes on from: the checksum of the bytes so far, with all of its bits.
+    pub fn state(&self) -> u64 {
+        self.0.clone().finalize()
+    }
+
+    /// Goes on after the bytes that have led to this state.
+    pub fn resume(state: u64) -> Self {
+        // The register is reflected, and inverted at the end.
+        Self(CRC.digest_with_initial((!state).reverse_bits()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_checksum_goes_on_where_it_was(first: Vec<u8>, second: Vec<u8>) {
+            let mut whole = Running::new();
+            whole.update(&first);
+            let mut resumed = Running::resume(whole.state());
+            whole.update(&second);
+            resumed.update(&second);
+            prop_assert_eq!(resumed.value(), whole.value());
+        }
     }
 }

@@ -19,6 +19,23 @@ pub struct Entry {
     pub offset: u64,
 }
 
+impl Entry {
+    /// Takes an entry, which must have this offset; `None` at the end of an index.
+    fn take(bytes: &mut &[u8], offset: u64) -> Result<Option<Self>, Fault> {
+        let number = uvarint(bytes).ok_or(Fault::Index)?;
+        if number == 0 {
+            return Ok(None);
+        }
+        let (found, length) = (uvarint(bytes).ok_or(Fault::Index)?, uvarint(bytes).ok_or(Fault::Index)?);
+        if found != offset || length > u64::from(FRAME_BYTES_MAX) {
+            return Err(Fault::Index);
+        }
+        let number = u32::try_from(number).map_err(|_| Fault::Index)?;
+        // The length is at most FRAME_BYTES_MAX.
+        Ok(Some(Self { number, length: length as u32, offset }))
+    }
+}
+
 /// Where each page of a file is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Index {
@@ -41,20 +58,10 @@ impl Index {
     pub(crate) fn decode(header: &Header, mut bytes: &[u8], start: u64) -> Result<Self, Fault> {
         let (mut entries, mut order) = (Vec::new(), PageOrder::new(header));
         let mut end = HEADER_BYTES as u64;
-        loop {
-            let number = uvarint(&mut bytes).ok_or(Fault::Index)?;
-            if number == 0 {
-                break;
-            }
-            let (offset, length) = (uvarint(&mut bytes).ok_or(Fault::Index)?, uvarint(&mut bytes).ok_or(Fault::Index)?);
-            if offset != end || length > u64::from(FRAME_BYTES_MAX) {
-                return Err(Fault::Index);
-            }
-            let number = u32::try_from(number).map_err(|_| Fault::Index)?;
-            order.admit(number)?;
-            end = end.checked_add(length).ok_or(Fault::Index)?;
-            // The length is at most FRAME_BYTES_MAX.
-            entries.push(Entry { number, length: length as u32, offset });
+        while let Some(entry) = Entry::take(&mut bytes, end)? {
+            order.admit(entry.number)?;
+            end = end.checked_add(entry.length.into()).ok_or(Fault::Index)?;
+            entries.push(entry);
         }
         order.end()?;
         let is_whole = bytes.is_empty() && end.checked_add(END_OF_PAGES.len() as u64) == Some(start);
@@ -71,6 +78,23 @@ pub(crate) struct IndexBuilder {
 impl IndexBuilder {
     pub fn new() -> Self {
         Self { bytes: Vec::new(), pages: 0 }
+    }
+
+    /// Returns the encoded entries so far.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Goes on after these entries; returns the offset that follows the last one, and `order` with their pages.
+    pub fn resume(bytes: &[u8], order: &mut PageOrder) -> Result<(Self, u64), Fault> {
+        let (mut rest, mut end, mut pages) = (bytes, HEADER_BYTES as u64, 0_u32);
+        while !rest.is_empty() {
+            let Entry { number, length, .. } = Entry::take(&mut rest, end)?.ok_or(Fault::Index)?;
+            order.admit(number)?;
+            end = end.checked_add(length.into()).ok_or(Fault::Index)?;
+            pages = pages.saturating_add(1);
+        }
+        Ok((Self { bytes: bytes.to_vec(), pages }, end))
     }
 
     /// Returns how many pages were added.

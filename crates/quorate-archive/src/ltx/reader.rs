@@ -7,7 +7,7 @@
 
 use std::io::Read;
 
-use crate::ltx::checksum::Checksum;
+use crate::ltx::checksum::{Checksum, Running};
 use crate::ltx::error::{Error, Fault, Result};
 use crate::ltx::frame::{FRAME_BYTES_MAX, FrameHeader};
 use crate::ltx::header::Header;
@@ -30,6 +30,23 @@ pub struct Reader<R> {
     state: State,
 }
 
+/// Where a reader is in its file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stand {
+    pub header: Header,
+    /// The checksum of what was read.
+    pub crc: u64,
+    /// The entries of the index for the pages that were read, in their encoded form.
+    pub index: Vec<u8>,
+}
+
+impl Stand {
+    /// Returns the offset in the file; 0 if the entries can't be read.
+    pub fn offset(&self) -> u64 {
+        IndexBuilder::resume(&self.index, &mut PageOrder::new(&self.header)).map_or(0, |(_, offset)| offset)
+    }
+}
+
 #[derive(Clone, Copy)]
 enum State {
     /// There may be more pages.
@@ -47,6 +64,21 @@ impl<R: Read> Reader<R> {
         let header = Header::decode(&source.take_hashed()?).map_err(|fault| source.damaged(fault))?;
         let (order, page) = (PageOrder::new(&header), vec![0; header.page_size.len()]);
         Ok(Self { source, header, order, index: IndexBuilder::new(), page, block: Vec::new(), state: State::Pages })
+    }
+
+    /// Goes on where another reader of the same file was. Returns the offset too from which the source must have it.
+    pub(crate) fn resume(source: R, stand: &Stand) -> Result<(Self, u64), Fault> {
+        let header = stand.header.clone();
+        let mut order = PageOrder::new(&header);
+        let (index, offset) = IndexBuilder::resume(&stand.index, &mut order)?;
+        let source = Source::resume(offset, Running::resume(stand.crc), source);
+        let page = vec![0; header.page_size.len()];
+        Ok((Self { source, header, order, index, page, block: Vec::new(), state: State::Pages }, offset))
+    }
+
+    /// Returns where the reader is, after a page or the header.
+    pub(crate) fn stand(&self) -> Stand {
+        Stand { header: self.header.clone(), crc: self.source.crc.state(), index: self.index.bytes().to_vec() }
     }
 
     /// Returns the header, which the checksum of the file covers too: it is verified only at the end.

@@ -26,6 +26,11 @@ impl<R: Read> Source<R> {
         Self { inner, offset, crc: Running::new() }
     }
 
+    /// Goes on at an offset, with the checksum of the bytes before it.
+    pub fn resume(offset: u64, crc: Running, inner: R) -> Self {
+        Self { inner, offset, crc }
+    }
+
     /// Reads bytes that are hashed in another form, or not at all.
     pub fn fill(&mut self, bytes: &mut [u8]) -> Result<()> {
         self.inner.read_exact(bytes).map_err(Error::read(self.offset))?;

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -34,8 +34,18 @@ pub enum Fault {
 /// The running proxy. Its threads end with the test.
 pub struct Faulty {
     pub port: u16,
-    fault: Arc<Mutex<Fault>>,
-    spoiled: Arc<AtomicUsize>,
+    shared: Arc<Shared>,
+}
+
+/// What the threads of the proxy share.
+struct Shared {
+    fault: Mutex<Fault>,
+    /// The connections that are served.
+    served: AtomicUsize,
+    /// How many requests have gone wrong.
+    spoiled: AtomicUsize,
+    /// The bytes of the answers that were sent as a whole.
+    sent: AtomicU64,
 }
 
 impl Faulty {
@@ -43,14 +53,17 @@ impl Faulty {
     pub fn start(store: u16) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
-        let (fault, spoiled) = (Arc::new(Mutex::new(Fault::None)), Arc::new(AtomicUsize::new(0)));
-        let faulty = Self { port, fault: Arc::clone(&fault), spoiled: Arc::clone(&spoiled) };
+        let (served, spoiled, sent) = Default::default();
+        let shared = Arc::new(Shared { fault: Mutex::new(Fault::None), served, spoiled, sent });
+        let faulty = Self { port, shared: Arc::clone(&shared) };
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
-                let (fault, spoiled) = (Arc::clone(&fault), Arc::clone(&spoiled));
+                let shared = Arc::clone(&shared);
+                shared.served.fetch_add(1, Ordering::SeqCst);
                 thread::spawn(move || {
                     // The client may close its connection at any moment.
-                    let _ = serve(client, store, &fault, &spoiled);
+                    let _ = serve(client, store, &shared);
+                    shared.served.fetch_sub(1, Ordering::SeqCst);
                 });
             }
         });
@@ -59,21 +72,31 @@ impl Faulty {
 
     /// What happens to requests that arrive from now on.
     pub fn set(&self, fault: Fault) {
-        *self.fault.lock().unwrap() = fault;
+        *self.shared.fault.lock().unwrap() = fault;
+    }
+
+    /// Returns how many bytes of whole answers were sent so far.
+    pub fn sent(&self) -> u64 {
+        self.shared.sent.load(Ordering::SeqCst)
+    }
+
+    /// Whether no connection is served.
+    pub fn is_idle(&self) -> bool {
+        self.shared.served.load(Ordering::SeqCst) == 0
     }
 
     /// Returns how many requests have gone wrong so far.
     pub fn spoiled(&self) -> usize {
-        self.spoiled.load(Ordering::SeqCst)
+        self.shared.spoiled.load(Ordering::SeqCst)
     }
 }
 
 /// Serves one request of a client, and closes the connection.
-fn serve(mut client: TcpStream, store: u16, fault: &Mutex<Fault>, spoiled: &AtomicUsize) -> io::Result<()> {
+fn serve(mut client: TcpStream, store: u16, shared: &Shared) -> io::Result<()> {
     let Some(request) = read_request(&mut client)? else { return Ok(()) };
-    let fault = *fault.lock().unwrap();
+    let fault = *shared.fault.lock().unwrap();
     if fault != Fault::None {
-        spoiled.fetch_add(1, Ordering::SeqCst);
+        shared.spoiled.fetch_add(1, Ordering::SeqCst);
     }
     let answer = match fault {
         Fault::Closed => return client.shutdown(Shutdown::Both),
@@ -93,6 +116,7 @@ fn serve(mut client: TcpStream, store: u16, fault: &Mutex<Fault>, spoiled: &Atom
             }
         }
     }
+    shared.sent.fetch_add(answer.len() as u64, Ordering::SeqCst);
     client.shutdown(Shutdown::Both)
 }
 

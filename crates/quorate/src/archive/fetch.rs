@@ -6,11 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorate_archive::entries::Segment;
-use quorate_archive::restore::{Plan, Target, TellProgress, only_cluster};
+use quorate_archive::restore::{Plan, Target, TellProgress, has_state, only_cluster};
 use quorate_archive::{ArchiveError, Objects};
 use quorate_consensus::{ClusterId, LoggedEntry};
 use quorate_env::Env;
-use quorate_env::disk::OpenMode;
 use quorate_model::{Entry, Payload, Position};
 use quorate_sql::backup::{Backup, FileError, PARTIAL_SUFFIX, Replay, remove};
 use quorate_sql::extensions::Extensions;
@@ -80,7 +79,8 @@ impl FetchError {
 ///
 /// # Errors
 ///
-/// After an error there is no such file, but possibly a part of it under another name, which the next call replaces.
+/// After an error there is no such file, but possibly a part of it under another name (`.partial`), with which the next
+/// call goes on if it fetches the same state, and which it replaces otherwise.
 pub async fn fetch(
     objects: &Arc<dyn Objects>,
     file: impl AsRef<Path>,
@@ -139,7 +139,8 @@ pub(super) async fn rebuild(
     }
 }
 
-/// Reads what a plan says, and makes the file of it; one that is there is replaced.
+/// Reads what a plan says, and makes the file of it. One that is there is replaced, or goes on if it is of the same
+/// plan.
 async fn follow(
     env: &Env,
     objects: &Arc<dyn Objects>,
@@ -147,10 +148,11 @@ async fn follow(
     file: &Path,
     options: &FetchOptions,
 ) -> Result<Replay, FetchError> {
-    remove(env.disk().as_ref(), file).map_err(ArchiveError::Disk)?;
-    let pages = env.disk().open(file, OpenMode::CreateNew).map_err(ArchiveError::Disk)?;
-    plan.write_pages(env, objects, Arc::clone(&pages), options.progress.clone()).await?;
-    drop(pages);
+    // While there is a state, nothing but pages was written.
+    if !has_state(env.disk().as_ref(), file).map_err(ArchiveError::Disk)? {
+        remove(env.disk().as_ref(), file).map_err(ArchiveError::Disk)?;
+    }
+    plan.write_file(env, objects, file, options.progress.clone()).await?;
     let (disk, path, extensions) = (Arc::clone(env.disk()), file.to_path_buf(), options.extensions.clone());
     let mut replay = blocking(env, move || Replay::open(&disk, &path, &extensions)).await?;
     let rejected = rejected(env, objects, plan).await?;
