@@ -149,7 +149,7 @@ async fn force(work: &mut Work, asked: &Asked<'_>, name: Bytes) -> Result<Answer
         _ => Vec::new(),
     };
     let mut json = Json::default();
-    json.raw("{\"ended\":").list(ended, |json, token| write_token(json, token)).raw("}");
+    json.raw("{\"ended\":").list(ended, write_token).raw("}");
     Ok(with_position(answer(StatusCode::OK, Content::Json, json.into_bytes()), work.position()))
 }
 
