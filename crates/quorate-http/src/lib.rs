@@ -53,6 +53,7 @@ mod work;
 
 pub use cluster::{Cluster, MemberView, View};
 pub use door::{BODY_TIME_MAX, Doors};
-pub use message::{Answer, AnswerBody, Request, duration, whole};
+pub use message::{Answer, AnswerBody, Request, duration, level, whole};
 pub use options::Options;
 pub use port::{Port, ServeError, serve};
+pub use text::may_write;

@@ -193,7 +193,8 @@ impl Request {
     }
 }
 
-fn level(text: &str) -> Option<Level> {
+/// Reads a level: `local`, `linearizable`, `bounded=5s` or `at-least=POSITION`.
+pub fn level(text: &str) -> Option<Level> {
     let text = text.trim();
     match text.split_once('=') {
         None if text.eq_ignore_ascii_case("local") => Some(Level::Local),

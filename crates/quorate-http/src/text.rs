@@ -19,6 +19,11 @@ pub(crate) use returned::returning_query;
 pub(crate) use savepoint::Savepoint;
 use token::{Token, tokens};
 
+/// Returns whether a statement writes, as far as its words say it. The node that runs it decides.
+pub fn may_write(statement: &str) -> bool {
+    matches!(Kind::of(statement), Kind::Write { .. })
+}
+
 /// Returns the statements of a script, without the semicolons that end them. Comments between statements are part of
 /// the next statement.
 pub(crate) fn split(script: &str) -> Vec<&str> {

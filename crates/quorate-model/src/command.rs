@@ -108,7 +108,7 @@ impl Command {
     }
 
     /// Checks the limits of the command at place `number` of its proposal.
-    pub(crate) fn check_limits(&self, number: usize) -> Result<(), Failure> {
+    pub fn check_limits(&self, number: usize) -> Result<(), Failure> {
         match self {
             Self::Control(command) => command.check_limits(),
             Self::Sql(command) => command.check_limits(number),

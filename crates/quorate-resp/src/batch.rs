@@ -9,25 +9,27 @@
 //!   jobs of its own.
 
 use bytes::{Bytes, BytesMut};
-use quorate_keys::SpaceCommand;
+use quorate_model::Command;
 
 use crate::door::Done;
 use crate::frame::{Frame, Protocol};
 use crate::host::Role;
-use crate::plan::{Answers, Finish, Outcome, Plan, Premise, Wait};
+use crate::plan::{Finish, Outcome, Plan, Premise, Results, Wait};
 
 /// What is to be done for a batch.
 #[derive(Debug)]
 pub enum Job {
-    /// The store is asked, by one command after the other, if the premises hold. Each succeeds or fails by itself, and
-    /// nothing of other clients happens between them.
-    Keys {
-        /// Whether any command may change keys; then they are proposed together.
+    /// The store is asked, by one command after the other, if the premises hold. Nothing of other clients happens
+    /// between them.
+    Run {
+        /// Whether any command may change something; then they are proposed together.
         is_write: bool,
-        /// What has to hold before the first one, for any of them to run.
-        premises: Vec<Premise>,
+        /// The terms of a transaction.
+        terms: Terms,
         /// The commands.
-        commands: Vec<SpaceCommand>,
+        commands: Vec<Command>,
+        /// The level of reads that the client has chosen, as it has named it.
+        level: Option<Bytes>,
     },
     /// A user logs in.
     Login {
@@ -47,11 +49,22 @@ pub enum Job {
     Wait(Wait),
 }
 
+/// What a request asks for beside its commands.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Terms {
+    /// What has to hold before the first command, for any of them to run.
+    pub premises: Vec<Premise>,
+    /// Whether all commands take effect, or none; else each succeeds or fails by itself.
+    pub is_atomic: bool,
+    /// The client's name for the request, by which it is recognised if it is sent again.
+    pub key: Option<Bytes>,
+}
+
 /// The result of a job.
 #[derive(Debug)]
 pub enum Answered {
-    /// The answer to each command.
-    Keys(Answers),
+    /// The result of each command.
+    Ran(Results),
     /// A premise did not hold, so nothing ran.
     Conflict,
     /// The role of the user, if the password is right.
@@ -73,8 +86,10 @@ pub enum Step {
     Replies(Vec<Frame>),
     /// The store is asked.
     Plan(Plan),
+    /// The store is asked, for a client that has named the request.
+    Named(Bytes, Plan),
     /// A transaction.
-    Exec(Vec<Premise>, Vec<Part>),
+    Exec(Terms, Vec<Part>),
     /// A user logs in, and perhaps changes the protocol.
     Login {
         /// The name.
@@ -139,7 +154,7 @@ pub(crate) struct Slot {
 #[derive(Debug)]
 enum State {
     Replies(Vec<Frame>),
-    Keys { is_exec: bool, premises: Vec<Premise>, parts: Vec<Part> },
+    Work { is_exec: bool, terms: Terms, parts: Vec<Part> },
     Login { user: Bytes, password: Bytes, hello: Option<Hello> },
     Publish(Bytes, Bytes),
     LoggedIn { user: Bytes, role: Option<Role>, hello: Option<Hello> },
@@ -159,8 +174,10 @@ pub struct Batch {
     slots: Vec<Slot>,
     /// Whose commands the job has that runs.
     asked: Vec<Asked>,
-    /// The transaction whose premises the job has that runs.
+    /// The request whose terms the job has that runs.
     guarded: Option<usize>,
+    /// The level of reads that the client has chosen.
+    level: Option<Bytes>,
     /// Whether a transaction did not run because its premises did not hold.
     pub(crate) has_conflict: bool,
     /// What the next transaction depends on.
@@ -168,11 +185,17 @@ pub struct Batch {
 }
 
 impl Batch {
+    /// Returns no requests of a client that has chosen a level of its reads.
+    pub(crate) fn at(level: Option<Bytes>) -> Self {
+        Self { level, ..Self::default() }
+    }
+
     pub(crate) fn push(&mut self, step: Step, protocol: Protocol, is_muted: bool) {
         let state = match step {
             Step::Replies(frames) => State::Replies(frames),
-            Step::Plan(plan) => State::Keys { is_exec: false, premises: Vec::new(), parts: vec![Part::Open(plan)] },
-            Step::Exec(premises, parts) => State::Keys { is_exec: true, premises, parts },
+            Step::Plan(plan) => State::one(Terms::default(), plan),
+            Step::Named(key, plan) => State::one(Terms { key: Some(key), ..Terms::default() }, plan),
+            Step::Exec(terms, parts) => State::Work { is_exec: true, terms, parts },
             Step::Login { user, password, hello } => State::Login { user, password, hello },
             Step::Publish(channel, payload) => State::Publish(channel, payload),
         };
@@ -232,12 +255,13 @@ impl Batch {
     }
 
     fn ask(&mut self, range: std::ops::Range<usize>, is_write: bool) -> Option<Job> {
-        let (mut premises, mut commands) = (Vec::new(), Vec::new());
+        let (mut terms, mut commands) = (Terms::default(), Vec::new());
         self.asked.clear();
         for (place, slot) in self.slots.iter_mut().enumerate().skip(range.start).take(range.len()) {
-            let State::Keys { premises: of_slot, parts, .. } = &mut slot.state else { continue };
-            if !of_slot.is_empty() {
-                premises.append(of_slot);
+            let State::Work { terms: of_slot, parts, .. } = &mut slot.state else { continue };
+            if *of_slot != Terms::default() {
+                // A request with terms has come alone.
+                terms = std::mem::take(of_slot);
                 self.guarded = Some(place);
             }
             for (number, part) in parts.iter_mut().enumerate() {
@@ -251,8 +275,9 @@ impl Batch {
                 }
             }
         }
-        let is_nothing = commands.is_empty() && premises.is_empty() && self.asked.is_empty();
-        (!is_nothing).then_some(Job::Keys { is_write, premises, commands })
+        let is_nothing = commands.is_empty() && terms.premises.is_empty() && self.asked.is_empty();
+        let is_write = is_write || !terms.premises.is_empty();
+        (!is_nothing).then(|| Job::Run { is_write, terms, commands, level: self.level.clone() })
     }
 
     /// Takes the result of the last job.
@@ -261,10 +286,10 @@ impl Batch {
         let guarded = self.guarded.take();
         asked.extend(guarded.map(|slot| Asked { slot, part: usize::MAX, commands: 0 }));
         match answered {
-            Answered::Keys(answers) => {
-                let mut answers = answers.into_iter();
+            Answered::Ran(results) => {
+                let mut results = results.into_iter();
                 for Asked { slot, part, commands } in asked {
-                    self.finish_part(slot, part, answers.by_ref().take(commands).collect());
+                    self.finish_part(slot, part, results.by_ref().take(commands).collect());
                 }
             }
             Answered::Conflict => {
@@ -295,11 +320,11 @@ impl Batch {
         }
     }
 
-    fn finish_part(&mut self, place: usize, number: usize, answers: Answers) {
-        let Some(Slot { state: State::Keys { parts, is_exec, .. }, .. }) = self.slots.get_mut(place) else { return };
+    fn finish_part(&mut self, place: usize, number: usize, results: Results) {
+        let Some(Slot { state: State::Work { parts, is_exec, .. }, .. }) = self.slots.get_mut(place) else { return };
         let Some(part) = parts.get_mut(number) else { return };
         let Part::Asked(finish) = std::mem::replace(part, Part::Done(Frame::Null)) else { return };
-        *part = match finish(answers) {
+        *part = match finish(results) {
             Outcome::Reply(frame) => Part::Done(frame),
             Outcome::More(_) if *is_exec => {
                 Part::Done(Frame::error("ERR the reply has several pages, which a transaction can't read"))
@@ -330,7 +355,7 @@ impl Batch {
             let mut protocol = slot.protocol;
             let frames = match slot.state {
                 State::Replies(frames) => frames,
-                State::Keys { is_exec, parts, .. } => {
+                State::Work { is_exec, parts, .. } => {
                     let mut frames = parts.into_iter().map(Part::reply);
                     if is_exec { vec![Frame::Array(frames.collect())] } else { frames.next().into_iter().collect() }
                 }
@@ -346,16 +371,22 @@ impl Batch {
     }
 }
 
+impl State {
+    fn one(terms: Terms, plan: Plan) -> Self {
+        Self::Work { is_exec: false, terms, parts: vec![Part::Open(plan)] }
+    }
+}
+
 impl Slot {
     /// Returns what the client waits for.
     fn wait(&self) -> Option<&Wait> {
-        let State::Keys { parts, .. } = &self.state else { return None };
+        let State::Work { parts, .. } = &self.state else { return None };
         parts.iter().find_map(|part| if let Part::Waiting(wait, _) = part { Some(wait) } else { None })
     }
 
     /// Ends the waiting: the store is asked again, or it is too late.
     fn wake(&mut self, is_late: bool) {
-        let State::Keys { parts, .. } = &mut self.state else { return };
+        let State::Work { parts, .. } = &mut self.state else { return };
         for part in parts {
             *part = match std::mem::replace(part, Part::Done(Frame::Null)) {
                 Part::Waiting(..) if is_late => Part::Done(Frame::NullArray),
@@ -369,14 +400,14 @@ impl Slot {
     fn has_failed(&self) -> bool {
         match &self.state {
             State::Replies(frames) => matches!(frames.as_slice(), [Frame::Error(_)]),
-            State::Keys { is_exec, parts, .. } => !is_exec && matches!(parts.as_slice(), [Part::Done(Frame::Error(_))]),
+            State::Work { is_exec, parts, .. } => !is_exec && matches!(parts.as_slice(), [Part::Done(Frame::Error(_))]),
             State::LoggedIn { role, .. } => role.is_none(),
             State::Login { .. } | State::Publish(..) => true,
         }
     }
 
     fn open(&self) -> impl Iterator<Item = &Plan> {
-        let parts = if let State::Keys { parts, .. } = &self.state { parts.as_slice() } else { &[] };
+        let parts = if let State::Work { parts, .. } = &self.state { parts.as_slice() } else { &[] };
         parts.iter().filter_map(|part| if let Part::Open(plan) = part { Some(plan) } else { None })
     }
 }

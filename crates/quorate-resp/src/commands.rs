@@ -7,6 +7,8 @@ pub mod fields;
 pub mod hashes;
 pub mod keys;
 pub mod lists;
+pub mod locks;
+pub mod own;
 pub mod ranges;
 pub mod scans;
 pub mod sets;

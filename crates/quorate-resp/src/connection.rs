@@ -5,21 +5,23 @@ use bytes::Bytes;
 use quorate_keys::Space;
 
 use crate::args::{Args, Moment};
-use crate::batch::{Hello, Step};
+use crate::batch::{Hello, Step, Terms};
 use crate::error::Refusal;
 use crate::frame::{Frame, Protocol};
 use crate::host::{Host, Role};
-use crate::plan::Premise;
+use crate::plan::{Plan, Premise};
 use crate::table::{Access, Run, Spec, find, row};
 
 mod client;
 mod introspect;
+mod own;
 mod server;
 mod session;
 mod subscriptions;
 mod transaction;
 
 pub use client::COMMANDS;
+pub use own::OWN_COMMANDS;
 pub use server::SERVER_COMMANDS;
 pub use session::REDIS_VERSION;
 pub use subscriptions::{PUBSUB_COMMANDS, Subscriptions};
@@ -57,6 +59,10 @@ pub struct Connection {
     labels: client::Labels,
     replies: Replies,
     transaction: Option<Transaction>,
+    /// The terms of the transaction that is being put together.
+    running: Option<Terms>,
+    /// The level of reads that the client has chosen, as it has named it.
+    pub(crate) level: Option<Bytes>,
     /// What a transaction that may not run has changed already: the database, and what the client said of itself.
     before: Option<(Space, client::Labels)>,
     last: &'static str,
@@ -87,6 +93,8 @@ impl Connection {
             labels: Default::default(),
             replies: Replies::On,
             transaction: None,
+            running: None,
+            level: None,
             before: None,
             last: "",
         }
@@ -106,7 +114,8 @@ impl Connection {
     /// it depend on its own.
     pub(crate) fn is_alone(&self, words: &[Bytes]) -> bool {
         let spec = words.first().and_then(|name| find(name));
-        spec.is_some_and(|spec| spec.is_alone || (spec.name == "exec" && !self.watched.is_empty()))
+        let has_terms = || !self.watched.is_empty() || self.transaction.as_ref().is_some_and(Transaction::is_alone);
+        spec.is_some_and(|spec| spec.is_alone || (spec.name == "exec" && has_terms()))
     }
 
     /// Returns whether the client wants no reply to the request that ran last.
@@ -125,7 +134,7 @@ impl Connection {
         let (spec, arguments) = self.check(words, host).map_err(|refusal| self.refused(words, refusal))?;
         self.last = spec.name;
         match &mut self.transaction {
-            Some(transaction) if !transaction::runs_at_once(spec) => transaction.queue(words),
+            Some(transaction) if !transaction::runs_at_once(spec) => transaction.queue(words, spec),
             _ => self.call(spec, arguments, moment, host),
         }
     }
@@ -170,14 +179,21 @@ impl Connection {
     fn call(&mut self, spec: &Spec, arguments: &[Bytes], moment: &Moment, host: &dyn Host) -> Result<Step, Refusal> {
         let moment = Moment { space: self.space, ..moment.clone() };
         let mut args = Args::new(spec.name, arguments, &moment);
-        match spec.run {
+        let step = match spec.run {
             Run::Keys(plan) => {
                 let mut plan = plan(&mut args)?;
                 plan.is_write = spec.access == Access::Write;
-                Ok(Step::Plan(plan))
+                Step::Plan(plan)
             }
-            Run::Local(run) => run(&mut Call { connection: self, args, host }),
-            Run::Sub(_) => Err(Refusal::Syntax),
+            Run::Local(run) => run(&mut Call { connection: self, args, host })?,
+            Run::Sub(_) => return Err(Refusal::Syntax),
+        };
+        match step {
+            // Whether a statement of SQL writes is not known before it was read.
+            Step::Plan(Plan { is_write: true, .. }) if self.role(host) != Some(Role::Write) => {
+                Err(Refusal::NoPermission { user: self.user_name(), command: spec.name })
+            }
+            step => Ok(step),
         }
     }
 

@@ -51,7 +51,7 @@ impl Door {
     /// Takes the requests that have arrived whole, in so far as they can be done together: none, if more bytes are
     /// needed. To be called again once the batch is [finished](Self::finish).
     pub fn take(&mut self, input: &mut BytesMut, mut moment: Moment, host: &dyn Host) -> Batch {
-        let mut batch = Batch::default();
+        let mut batch = Batch::at(self.connection.level.clone());
         while batch.len() < BATCH_REQUESTS_MAX && !self.connection.is_closing {
             let words = match self.held.take().map_or_else(|| self.read(input, host), |words| Ok(Some(words))) {
                 Ok(Some(words)) => words,

@@ -29,6 +29,16 @@ pub trait Host {
         Vec::new()
     }
 
+    /// Returns whether a statement of SQL may write, as far as its words say it.
+    fn may_write(&self, _sql: &str) -> bool {
+        true
+    }
+
+    /// Returns whether this names a level of reads.
+    fn is_level(&self, _level: &str) -> bool {
+        false
+    }
+
     /// Returns how many members beside this one have each write that was acknowledged.
     fn replicas(&self) -> u64 {
         0

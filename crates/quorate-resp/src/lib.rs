@@ -37,13 +37,13 @@ mod serve;
 mod table;
 
 pub use args::Moment;
-pub use batch::{Answered, Batch, Job};
+pub use batch::{Answered, Batch, Job, Terms};
 pub use connection::{Connection, REDIS_VERSION};
 pub use cursors::Cursors;
 pub use door::Done;
 pub use door::Door;
 pub use frame::{Frame, Protocol, with_code};
 pub use host::{Host, Role};
-pub use plan::{Answers, Premise, Wait};
+pub use plan::{Awaited, Premise, Results, Wait};
 pub use request::{ProtocolError, Reader};
 pub use serve::{Store, serve};

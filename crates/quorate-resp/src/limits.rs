@@ -46,6 +46,9 @@ pub const SUBSCRIPTIONS_MAX: usize = 10_000;
 /// The most bytes of what a client says of itself: a name, or a version.
 pub const LABEL_BYTES_MAX: usize = 256;
 
+/// The most bytes of the name that a client gives a request.
+pub const REQUEST_NAME_BYTES_MAX: usize = 128;
+
 /// The bytes that are read from a client at once.
 pub const READ_BYTES: usize = 16 << 10;
 

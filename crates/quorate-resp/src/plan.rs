@@ -4,18 +4,21 @@ use std::fmt;
 
 use bytes::Bytes;
 use quorate_keys::{KeysCommand, KeysReply, Space, SpaceCommand, Version};
-use quorate_model::Failure;
+use quorate_model::{Command, CommandResult, Failure, FailureKind, LocksCommand};
 
 use crate::frame::Frame;
 
-/// The answers to commands, in their order.
+/// The results of commands, in their order.
+pub type Results = Vec<CommandResult>;
+
+/// The answers to commands on keys, in their order.
 pub type Answers = Vec<Result<KeysReply, Failure>>;
 
 /// What the store is asked, and what is made of the answer.
 pub struct Plan {
     /// What the store is asked. Each command succeeds or fails by itself.
-    pub commands: Vec<SpaceCommand>,
-    /// Whether it may change keys.
+    pub commands: Vec<Command>,
+    /// Whether it may change something.
     pub is_write: bool,
     /// Whether the store is usually asked for more, so that nothing else may happen before that.
     pub continues: bool,
@@ -24,7 +27,7 @@ pub struct Plan {
 }
 
 /// What is made of the answers.
-pub type Finish = Box<dyn FnOnce(Answers) -> Outcome + Send>;
+pub type Finish = Box<dyn FnOnce(Results) -> Outcome + Send>;
 
 /// A key with the version that it must have, or none if it must be missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,11 +42,23 @@ pub struct Premise {
 
 /// What a client waits for.
 #[derive(Clone, Debug, PartialEq)]
+pub enum Awaited {
+    /// That one of some keys changes.
+    Keys {
+        /// The space of the keys.
+        space: Space,
+        /// The keys.
+        keys: Vec<Bytes>,
+    },
+    /// That a lock is granted, by this command.
+    Lock(LocksCommand),
+}
+
+/// That a client waits.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Wait {
-    /// The space of the keys.
-    pub space: Space,
-    /// The keys, one of which must change.
-    pub keys: Vec<Bytes>,
+    /// For what.
+    pub awaited: Awaited,
     /// How long, as a time in nanoseconds since 1970; none for ever.
     pub until: Option<u64>,
     /// The reply in a transaction, which does not wait.
@@ -77,12 +92,20 @@ impl fmt::Debug for Plan {
 
 impl Plan {
     /// Returns a plan of several commands.
+    pub fn of<O: Into<Outcome>>(
+        commands: Vec<Command>,
+        finish: impl FnOnce(Results) -> O + Send + 'static,
+    ) -> Self {
+        Self { commands, is_write: false, continues: false, finish: Box::new(|results| finish(results).into()) }
+    }
+
+    /// Returns a plan of several commands on keys.
     pub fn new<O: Into<Outcome>>(
         commands: Vec<SpaceCommand>,
         finish: impl FnOnce(Answers) -> O + Send + 'static,
     ) -> Self {
-        let finish = Box::new(|answers| finish(answers).into());
-        Self { commands, is_write: false, continues: false, finish }
+        let commands = commands.into_iter().map(Command::Keys).collect();
+        Self::of(commands, |results| finish(results.into_iter().map(of_keys).collect()))
     }
 
     /// Returns a plan that changes keys, and that waits if its reply is null.
@@ -100,7 +123,7 @@ impl Plan {
         Self { continues: true, ..self }
     }
 
-    /// Returns a plan of one command. Its failure is the reply.
+    /// Returns a plan of one command on keys. Its failure is the reply.
     pub fn one<O: Into<Outcome>>(
         space: Space,
         command: KeysCommand,
@@ -110,6 +133,15 @@ impl Plan {
             Ok(reply) => finish(reply).into(),
             Err(failure) => Frame::from(failure).into(),
         })
+    }
+}
+
+/// Returns the answer to a command on keys.
+fn of_keys(result: CommandResult) -> Result<KeysReply, Failure> {
+    match result {
+        CommandResult::Keys(reply) => Ok(reply),
+        CommandResult::Failed(failure) => Err(failure),
+        _ => Err(Failure::new(FailureKind::Refused, "the store answered with a reply of another kind; report this")),
     }
 }
 

@@ -1,12 +1,14 @@
 //! The common ways in which answers of the store become replies.
 
+use std::fmt::Debug;
+
 use bytes::Bytes;
 use quorate_keys::{Change, KeysReply};
 
 use crate::frame::Frame;
 
 /// Returns the reply to an answer that the command can't have.
-pub fn unexpected(reply: &KeysReply) -> Frame {
+pub fn unexpected(reply: &impl Debug) -> Frame {
     let kind = format!("{reply:?}");
     let kind = kind.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
     Frame::error(format!("ERR the store answered with {kind}, which the command does not know; report this"))

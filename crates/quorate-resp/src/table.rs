@@ -140,6 +140,11 @@ impl Spec {
         Self { before_login: true, ..self }
     }
 
+    /// Returns the row of a command that does this to keys, or to other data.
+    pub const fn access(self, access: Access) -> Self {
+        Self { access, ..self }
+    }
+
     /// Returns the row of a command that is done by itself.
     pub const fn alone(self) -> Self {
         Self { is_alone: true, ..self }
@@ -185,6 +190,9 @@ pub static GROUPS: &[(&str, &[Spec])] = &[
     ("generic", commands::scans::COMMANDS),
     ("list", commands::blocking::LIST_COMMANDS),
     ("sorted-set", commands::blocking::SORTED_SET_COMMANDS),
+    ("quorate", commands::own::COMMANDS),
+    ("quorate", commands::locks::COMMANDS),
+    ("quorate", connection::OWN_COMMANDS),
 ];
 
 static BY_NAME: LazyLock<BTreeMap<&'static str, &'static Spec>> =

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use quorate_keys::KeysReply;
 use quorate_resp::differential::MemoryDoor;
-use quorate_resp::{Answered, Batch, Connection, Cursors, Door, Host, Job, Moment, Role};
+use quorate_resp::{Answered, Awaited, Batch, Connection, Cursors, Door, Host, Job, Moment, Role};
 
 const NOW: u64 = 1_700_000_000_000_000_000;
 
@@ -98,17 +98,18 @@ fn clients_wait_until_a_key_changes() {
     let mut input = BytesMut::from("BLPOP a b 1.5\r\nPING\r\n");
     let mut batch = door.take(&mut input, moment(), &Users);
     assert_eq!(batch.len(), 1);
-    let nothing = || Answered::Keys(vec![Ok(KeysReply::Missing)]);
+    let nothing = || Answered::Ran(vec![KeysReply::Missing.into()]);
     for answer in [Answered::Woken, Answered::Woken] {
-        assert!(matches!(batch.job(), Some(Job::Keys { is_write: true, .. })));
+        assert!(matches!(batch.job(), Some(Job::Run { is_write: true, .. })));
         batch.answer(nothing());
         let Some(Job::Wait(wait)) = batch.job() else { panic!("it does not wait") };
-        assert_eq!((wait.keys, wait.until), (vec!["a".into(), "b".into()], Some(NOW + 1_500_000_000)));
+        assert_eq!(wait.awaited, Awaited::Keys { space: 0, keys: vec!["a".into(), "b".into()] });
+        assert_eq!(wait.until, Some(NOW + 1_500_000_000));
         batch.answer(answer);
     }
-    assert!(matches!(batch.job(), Some(Job::Keys { .. })));
+    assert!(matches!(batch.job(), Some(Job::Run { .. })));
     let found = KeysReply::MembersOf("b".into(), vec!["x".into()]);
-    batch.answer(Answered::Keys(vec![Ok(found)]));
+    batch.answer(Answered::Ran(vec![found.into()]));
     assert!(batch.job().is_none());
     let mut out = BytesMut::new();
     door.finish(batch, &mut out);

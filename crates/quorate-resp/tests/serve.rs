@@ -13,7 +13,7 @@ struct Nothing;
 impl Store for Nothing {
     async fn run(&self, job: Job) -> Answered {
         match job {
-            Job::Keys { commands, .. } => Answered::Keys(commands.iter().map(|_| Ok(KeysReply::Missing)).collect()),
+            Job::Run { commands, .. } => Answered::Ran(commands.iter().map(|_| KeysReply::Missing.into()).collect()),
             _ => std::future::pending().await,
         }
     }

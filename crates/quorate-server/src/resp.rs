@@ -17,7 +17,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use futures_util::FutureExt as _;
 use quorate::users::{Credentials, Denied, Identity, UserRole, Users};
-use quorate::{Events, Node, Observer, TlsConfig};
+use quorate::{Events, Node, Observer, Sql, TlsConfig};
 use quorate_env::net::BoxStream;
 use quorate_env::serving::{OpenError, Order, Port, PortOptions, Service};
 use quorate_env::{Env, lock, sleep};
@@ -114,7 +114,7 @@ pub async fn serve(
     let shared = Shared {
         env: env.clone(),
         observer: node.observer(),
-        keys: node.keys().with_own_writes(),
+        sql: node.sql().with_own_writes(),
         events: node.events(),
         channels,
         pump: Mutex::new(Some(pump)),
@@ -166,7 +166,7 @@ fn secured(env: &Env, tls: Option<&TlsConfig>) -> Result<Env, RespError> {
 struct Shared {
     env: Env,
     observer: Observer,
-    keys: quorate::Keys,
+    sql: Sql,
     events: Events,
     channels: Channels,
     /// Taken once the port runs it.
@@ -254,6 +254,14 @@ impl Host for ClientHost<'_> {
 
     fn clients(&self, but: u64) -> Vec<String> {
         self.shared.clients.lines(but, self.shared.env.unix_nanos())
+    }
+
+    fn may_write(&self, sql: &str) -> bool {
+        quorate_http::may_write(sql)
+    }
+
+    fn is_level(&self, level: &str) -> bool {
+        quorate_http::level(level).is_some()
     }
 
     fn replicas(&self) -> u64 {

@@ -62,6 +62,7 @@ mod hooks;
 pub mod keys;
 mod level;
 pub mod locks;
+mod many;
 pub mod metrics;
 mod migrations;
 mod node;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_model::limits::{BUDGET_DEFAULT, COMMANDS_MAX};
-use quorate_model::{Command, Failure, FailureKind, Mode, Proposal, Read, UserRole};
+use quorate_model::{Failure, FailureKind, Proposal, Read, UserRole};
 use quorate_sql::query::Rows;
 use quorate_sql::readers::{BYTES_DEFAULT, ROWS_DEFAULT};
 
@@ -24,7 +24,10 @@ use crate::snapshot::Snapshot;
 use crate::submitter::{Acknowledge, Limits, ReadAnswer, ReadRequest, Submitter};
 use crate::transaction::Transaction;
 
-pub use quorate_model::{Bulk, Column, PackedRows, Param, RowPacker, Statement, StatementResult};
+pub use quorate_model::{
+    Bulk, Column, Command, CommandResult, Mode, PackedRows, Param, RowPacker, SqlCommand, SqlReply, Statement,
+    StatementResult,
+};
 pub use quorate_sql::extensions::Aggregator;
 pub use quorate_sql::query::{FromRowOwned, FromValue, Mismatch, RowError, RowRef};
 

@@ -39,6 +39,14 @@ impl Redis {
         self.stream.write_all(&bytes)
     }
 
+    /// Sends one request, whose words may have spaces, and returns its reply.
+    pub fn call(&mut self, words: &[&str]) -> String {
+        let mut bytes = BytesMut::new();
+        Frame::bulks(words.iter().map(|word| Bytes::copy_from_slice(word.as_bytes()))).write(Protocol::Two, &mut bytes);
+        self.stream.write_all(&bytes).unwrap();
+        self.reply().unwrap().to_string()
+    }
+
     /// Returns the next reply; an error if the connection has ended.
     pub fn reply(&mut self) -> std::io::Result<Value> {
         loop {

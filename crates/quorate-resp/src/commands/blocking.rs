@@ -9,7 +9,7 @@ use crate::args::{Args, Planned};
 use crate::error::Refusal;
 use crate::frame::Frame;
 use crate::number::double;
-use crate::plan::{Plan, Wait};
+use crate::plan::{Awaited, Plan, Wait};
 use crate::replies;
 use crate::table::{Places, Spec, TWO, write};
 
@@ -65,7 +65,8 @@ fn waiting(
     make: impl Fn() -> Plan + Send + 'static,
 ) -> Planned {
     args.end()?;
-    Ok(Plan::or_wait(make, Wait { space: args.moment.space, keys, until, otherwise }))
+    let awaited = Awaited::Keys { space: args.moment.space, keys };
+    Ok(Plan::or_wait(make, Wait { awaited, until, otherwise }))
 }
 
 /// Reads keys, and until when to wait.

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use quorate_keys::{KeyCommand, KeysCommand, KeysReply, SpaceCommand};
 
 use super::{Call, Connection};
-use crate::batch::{Part, Step};
+use crate::batch::{Part, Step, Terms};
 use crate::error::Refusal;
 use crate::frame::Frame;
 use crate::limits::{TRANSACTION_BYTES_MAX, TRANSACTION_COMMANDS_MAX, WATCHED_KEYS_MAX};
@@ -33,6 +33,8 @@ pub struct Transaction {
     commands: Vec<Vec<Bytes>>,
     bytes: usize,
     has_failed: bool,
+    /// Whether a command of it is done by itself.
+    is_alone: bool,
 }
 
 impl Transaction {
@@ -46,8 +48,14 @@ impl Transaction {
         self.commands.len()
     }
 
+    /// Returns whether EXEC is done by itself.
+    pub fn is_alone(&self) -> bool {
+        self.is_alone
+    }
+
     /// Keeps a command for EXEC.
-    pub fn queue(&mut self, words: &[Bytes]) -> Ran {
+    pub fn queue(&mut self, words: &[Bytes], spec: &Spec) -> Ran {
+        self.is_alone |= spec.is_alone;
         self.bytes += words.iter().map(Bytes::len).sum::<usize>();
         if self.commands.len() >= TRANSACTION_COMMANDS_MAX || self.bytes > TRANSACTION_BYTES_MAX {
             self.has_failed = true;
@@ -61,12 +69,12 @@ impl Transaction {
 
 /// Returns whether a command can't be sent while a transaction has begun.
 pub fn is_refused(spec: &Spec) -> bool {
-    matches!(spec.name, "multi" | "watch")
+    matches!(spec.name, "multi" | "watch" | "q.level")
 }
 
 /// Returns whether a command runs although a transaction has begun.
 pub fn runs_at_once(spec: &Spec) -> bool {
-    matches!(spec.name, "exec" | "discard" | "quit" | "reset")
+    matches!(spec.name, "exec" | "discard" | "quit" | "reset" | "q.id")
 }
 
 fn multi(call: &mut Call) -> Ran {
@@ -88,6 +96,7 @@ fn exec(call: &mut Call) -> Ran {
         return Err(Refusal::Text("EXECABORT Transaction discarded because of previous errors."));
     }
     call.connection.before = Some((call.connection.space, call.connection.labels.clone()));
+    call.connection.running = Some(Terms { premises, ..Terms::default() });
     let mut parts = Vec::with_capacity(transaction.commands.len());
     let mut moment = call.args.moment.clone();
     for words in &transaction.commands {
@@ -104,7 +113,8 @@ fn exec(call: &mut Call) -> Ran {
             Err(refusal) => Part::Done(Frame::error(refusal)),
         });
     }
-    Ok(Step::Exec(premises, parts))
+    let terms = call.connection.running.take().unwrap_or_default();
+    Ok(Step::Exec(terms, parts))
 }
 
 fn watch(call: &mut Call) -> Ran {

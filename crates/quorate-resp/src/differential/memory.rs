@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use quorate_keys::{Context, KeyCommand, Keys, KeysCommand, KeysReply, Memory, SpaceCommand, Version};
-use quorate_model::Failure;
+use quorate_locks::Locks;
+use quorate_model::{Command, CommandResult, Failure, FailureKind};
 
 use super::Value;
 use crate::args::Moment;
@@ -25,6 +26,7 @@ pub struct MemoryDoor {
     door: Door,
     input: BytesMut,
     tables: Memory,
+    locks: quorate_locks::Memory,
     cursors: Arc<Cursors>,
     seed: u64,
     index: u64,
@@ -52,8 +54,8 @@ impl MemoryDoor {
     /// Returns a door on no keys.
     pub fn new(seed: u64) -> Self {
         let door = Door::new(Connection::new(1, "here".to_owned()));
-        let (cursors, tables) = (Arc::new(Cursors::new(seed)), Memory::default());
-        Self { door, input: BytesMut::new(), tables, cursors, seed, index: 0, jobs: 0 }
+        let (cursors, tables, locks) = (Arc::new(Cursors::new(seed)), Memory::default(), Default::default());
+        Self { door, input: BytesMut::new(), tables, locks, cursors, seed, index: 0, jobs: 0 }
     }
 
     /// Returns how many jobs were done.
@@ -107,14 +109,14 @@ impl MemoryDoor {
 
     fn run(&mut self, job: Job, now: u64) -> Answered {
         match job {
-            Job::Keys { premises, commands, .. } => {
+            Job::Run { terms, commands, .. } => {
                 self.index += 1;
-                if !premises.iter().all(|premise| self.holds(premise, now)) {
+                if !terms.premises.iter().all(|premise| self.holds(premise, now)) {
                     return Answered::Conflict;
                 }
                 let numbers = 0_u16..;
-                let run = |(command, number)| self.command(command, now, number);
-                Answered::Keys(commands.iter().zip(numbers).map(run).collect())
+                let run = |(command, number)| self.run_command(command, now, number);
+                Answered::Ran(commands.iter().zip(numbers).map(run).collect())
             }
             Job::Login { .. } => Answered::Login(None),
             // Nobody else changes keys meanwhile.
@@ -127,6 +129,20 @@ impl MemoryDoor {
         let (key, version) = (premise.key.clone(), premise.version);
         let command = KeysCommand::Key(KeyCommand::Expect { key, version });
         self.command(&SpaceCommand { space: premise.space, command }, now, 0).is_ok()
+    }
+
+    fn run_command(&mut self, command: &Command, now: u64, number: u16) -> CommandResult {
+        match command {
+            Command::Keys(command) => {
+                self.command(command, now, number).map_or_else(CommandResult::Failed, CommandResult::Keys)
+            }
+            Command::Locks(command) => {
+                let mut context = quorate_locks::Context::new(now, self.index, BUDGET);
+                let ran = Locks::new(&mut self.locks, &mut context).run(command);
+                ran.map_or_else(|error| CommandResult::Failed(error.into()), CommandResult::Locks)
+            }
+            _ => CommandResult::Failed(Failure::new(FailureKind::Refused, "there are only keys and locks")),
+        }
     }
 
     fn command(&mut self, command: &SpaceCommand, now: u64, number: u16) -> Result<KeysReply, Failure> {

@@ -5,11 +5,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use quorate::keys::{Answers, KeyCommand, KeysCommand, KeysReply, SpaceCommand, limits};
-use quorate::users::{Credentials, Denied, UserRole};
-use quorate::{Error, Failure, FailureKind};
+use quorate::keys::{KeyCommand, KeysReply, Space, SpaceCommand, limits};
+use quorate::locks::LocksCommand;
+use quorate::sql::{Command, CommandResult, Mode};
+use quorate::users::{Credentials, Denied, Identity, UserRole};
+use quorate::{Error, Failure, FailureKind, Sql};
 use quorate_env::{lock, sleep};
-use quorate_resp::{Answered, Done, Job, Moment, Premise, Store, Wait, with_code};
+use quorate_resp::{Answered, Awaited, Done, Job, Moment, Premise, Results, Store, Terms, Wait, with_code};
 
 use super::channels::Feed;
 use super::{Shared, role};
@@ -55,11 +57,11 @@ impl ClientStore {
         }
     }
 
-    /// Checks whether the client may still do what a job needs.
-    async fn admit(&self, needs: UserRole) -> Result<(), Why> {
+    /// Checks whether the client may still do what a job needs, and returns who it is.
+    async fn admit(&self, needs: UserRole) -> Result<Identity, Why> {
         let shown = lock(&self.shown).clone();
         let checked = self.shared.identify(shown.as_ref(), &self.from).await;
-        checked.and_then(|identity| identity.needs(needs)).map_err(|denied| {
+        checked.and_then(|identity| identity.needs(needs).map(|()| identity)).map_err(|denied| {
             if denied == Denied::Wrong {
                 // Else each request would count as another failed login.
                 *lock(&self.shown) = None;
@@ -68,21 +70,39 @@ impl ClientStore {
         })
     }
 
-    async fn keys(&self, is_write: bool, premises: Vec<Premise>, commands: Vec<SpaceCommand>) -> Result<Answered, Why> {
-        let is_write = is_write || !premises.is_empty();
-        self.admit(if is_write { UserRole::Write } else { UserRole::Read }).await?;
-        if !is_write {
-            return self.read(&commands).await.map(Answered::Keys);
-        }
-        let keys = &self.shared.keys;
+    async fn write(&self, terms: Terms, commands: Vec<Command>) -> Result<Answered, Why> {
+        let identity = self.admit(UserRole::Write).await?;
+        let Terms { premises, is_atomic, key } = terms;
+        let sql = self.shared.sql.with_role(identity.role());
+        let sql = match key {
+            // Users don't share names, nor do the ports.
+            Some(key) => sql.with_key([identity.name().unwrap_or_default().as_bytes(), b"\0resp\0", &key].concat()),
+            None => sql,
+        };
+        let keys = sql.keys();
         let premises = premises
             .into_iter()
             .map(|Premise { space, key, version }| keys.space(space).run(KeyCommand::Expect { key, version }));
-        match keys.run_each(premises, commands).await {
-            Ok(answers) => Ok(Answered::Keys(answers)),
+        let mode = if is_atomic { Mode::Atomic } else { Mode::Pipeline };
+        match sql.run_each(mode, premises, commands).await {
+            Ok(results) => Ok(Answered::Ran(results)),
             Err(Error::Failed(failure)) if failure.kind == FailureKind::Conflict => Ok(Answered::Conflict),
+            Err(Error::Failed(failure)) if is_atomic => {
+                Err(format!("EXECABORT Transaction discarded because of: {}", failure.message))
+            }
             Err(error) => Err(text(&error)),
         }
+    }
+
+    async fn read(&self, level: Option<Bytes>, commands: Vec<Command>) -> Result<Answered, Why> {
+        self.admit(UserRole::Read).await?;
+        let level = level.and_then(|level| std::str::from_utf8(&level).ok().and_then(quorate_http::level));
+        let sql = &self.shared.sql;
+        let read = match level {
+            Some(level) => self.read_on(&sql.at(level), &commands).await,
+            None => self.read_on(sql, &commands).await,
+        };
+        read.map(Answered::Ran)
     }
 
     /// Adds an event, and answers how many connections of this port listen, to whatever channel.
@@ -96,51 +116,70 @@ impl ClientStore {
     }
 
     /// Reads on one state, unless there is so much to read that it takes several.
-    async fn read(&self, mut commands: &[SpaceCommand]) -> Result<Answers, Why> {
-        let mut answers = Answers::new();
+    async fn read_on(&self, sql: &Sql, mut commands: &[Command]) -> Result<Results, Why> {
+        let mut results = Results::new();
         for _ in 0..STATES_MAX {
-            let read = self.shared.keys.read_each(commands, limits::REPLY_BYTES_MAX).await;
-            let read = read.map_err(|error| text(&error))?;
+            let read = sql.read_each(commands, limits::REPLY_BYTES_MAX).await.map_err(|error| text(&error))?;
             commands = commands.get(read.len()..).unwrap_or_default();
-            answers.extend(read);
+            results.extend(read);
             if commands.is_empty() {
                 break;
             }
         }
         let text = "ERR the replies to these requests have too many bytes together; send fewer requests at once";
-        answers.extend(commands.iter().map(|_| Err(Failure::new(FailureKind::TooBig, text))));
-        Ok(answers)
+        results.extend(commands.iter().map(|_| CommandResult::Failed(Failure::new(FailureKind::TooBig, text))));
+        Ok(results)
     }
 
-    /// Waits until one of the keys is there, or the time has come.
-    async fn wait(&self, Wait { space, keys, until, .. }: Wait) -> Result<Answered, Why> {
-        let Shared { keys: handle, counts, .. } = &*self.shared;
-        let _counted = counts.count_waiting();
-        let exist = KeysCommand::Key(KeyCommand::Exists { keys: keys.clone() });
-        let look = [SpaceCommand { space, command: exist }];
+    /// Waits until it makes sense to ask again, or the time has come.
+    async fn wait(&self, Wait { awaited, until, .. }: Wait) -> Result<Answered, Why> {
+        let _counted = self.shared.counts.count_waiting();
+        let left = until.map(|until| Duration::from_nanos(until.saturating_sub(self.shared.now())));
         let late = async {
-            match until {
-                Some(until) => sleep(Duration::from_nanos(until.saturating_sub(self.shared.now()))).await,
+            match left {
+                Some(left) => sleep(left).await,
                 None => pending().await,
             }
         };
-        let there = async {
-            loop {
-                // In line first, and then look: so no change is missed.
-                let mut line = handle.space(space).line(keys.clone()).await.map_err(|error| text(&error))?;
-                let found = handle.read_each(&look, limits::REPLY_BYTES_MAX).await.map_err(|error| text(&error))?;
-                if found.iter().flatten().any(|reply| !matches!(reply, KeysReply::Count(0))) {
-                    return Ok(Answered::Woken);
-                }
-                tokio::select! {
-                    () = line.turn() => return Ok(Answered::Woken),
-                    () = sleep(WAIT_LOOK) => {}
-                }
+        match awaited {
+            Awaited::Lock(command) => self.wait_for_lock(command, left).await,
+            Awaited::Keys { space, keys } => tokio::select! {
+                answered = self.wait_for_keys(space, keys) => answered,
+                () = late => Ok(Answered::TimedOut),
+            },
+        }
+    }
+
+    /// Waits until one of the keys is there.
+    async fn wait_for_keys(&self, space: Space, keys: Vec<Bytes>) -> Result<Answered, Why> {
+        let sql = &self.shared.sql;
+        let look = [Command::Keys(SpaceCommand { space, command: KeyCommand::Exists { keys: keys.clone() }.into() })];
+        loop {
+            // In line first, and then look: so no change is missed.
+            let mut line = sql.keys().space(space).line(keys.clone()).await.map_err(|error| text(&error))?;
+            let found = sql.read_each(&look, limits::REPLY_BYTES_MAX).await.map_err(|error| text(&error))?;
+            if found.iter().any(|result| !matches!(result, CommandResult::Keys(KeysReply::Count(0)))) {
+                return Ok(Answered::Woken);
             }
+            tokio::select! {
+                () = line.turn() => return Ok(Answered::Woken),
+                () = sleep(WAIT_LOOK) => {}
+            }
+        }
+    }
+
+    /// Waits until a lock is granted. If the client goes away meanwhile, the wait ends.
+    async fn wait_for_lock(&self, command: LocksCommand, left: Option<Duration>) -> Result<Answered, Why> {
+        let LocksCommand::Acquire { name, holder, ttl, permits, note, .. } = command else {
+            return Ok(Answered::Woken);
         };
-        tokio::select! {
-            answered = there => answered,
-            () = late => Ok(Answered::TimedOut),
+        let identity = self.admit(UserRole::Write).await?;
+        let locks = self.shared.sql.with_role(identity.role()).locks();
+        let acquire = locks.acquire(name).holder(holder).ttl(Duration::from_nanos(ttl)).permits(permits).note(note);
+        match acquire.grant(left.unwrap_or(Duration::MAX)).await {
+            Ok(Some(_)) => Ok(Answered::Woken),
+            Ok(None) => Ok(Answered::TimedOut),
+            Err(error) => Err(text(&error)),
         }
     }
 }
@@ -148,7 +187,8 @@ impl ClientStore {
 impl Store for ClientStore {
     async fn run(&self, job: Job) -> Answered {
         let ran = match job {
-            Job::Keys { is_write, premises, commands } => self.keys(is_write, premises, commands).await,
+            Job::Run { is_write: true, terms, commands, .. } => self.write(terms, commands).await,
+            Job::Run { commands, level, .. } => self.read(level, commands).await,
             Job::Login { user, password } => return self.log_in(&user, &password).await,
             Job::Wait(wait) => self.wait(wait).await,
             Job::Publish { channel, payload } => self.publish(&channel, payload).await,

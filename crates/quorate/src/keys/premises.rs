@@ -46,7 +46,7 @@ impl Keys {
 
 impl KeysCall<()> {
     /// Returns the check that the call succeeds.
-    pub(super) fn into_check(self) -> ReadCheck {
+    pub(crate) fn into_check(self) -> ReadCheck {
         let answer = rows_hash::of_reply(&KeysReply::Done);
         ReadCheck { read: Read::Keys(self.command), stamp: Stamp::default(), answer }
     }

@@ -37,7 +37,7 @@ pub(crate) trait Transport: Send + Sync + 'static {
     /// Reads once.
     fn read<'a>(&'a self, request: &'a ReadRequest, deadline: Instant) -> BoxFuture<'a, Result<ReadAnswer, Error>>;
 
-    /// Reads keys once, on one state; see [`Keys::read_each`](crate::Keys::read_each).
+    /// Reads keys once, on one state; see [`Sql::read_each`](crate::Sql::read_each).
     fn read_keys<'a>(
         &'a self,
         _commands: &'a [SpaceCommand],
