@@ -1,16 +1,25 @@
 //! Our own commands at the port for the clients of Redis, on clusters of real processes.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests run real processes and stop at the first surprise")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "tests run real processes and stop at the first surprise"
+)]
 
 mod support;
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use support::redis::Redis;
 use support::{Dev, succeeded, wait_until};
 
+fn resp_addr(dev: &Dev, id: u64) -> String {
+    dev.nodes()[usize::try_from(id).unwrap() - 1]["resp_addr"].as_str().unwrap().to_owned()
+}
+
 /// Connects to a node, and waits until the cluster has everything that these commands need.
 fn connect(dev: &Dev, id: u64) -> Redis {
-    let addr = dev.nodes()[usize::try_from(id).unwrap() - 1]["resp_addr"].as_str().unwrap().to_owned();
-    let mut client = Redis::connect(&addr);
+    let mut client = Redis::connect(&resp_addr(dev, id));
     wait_until("the format level", || client.ask("Q.LOCK ready 100").starts_with("*["));
     client
 }
@@ -30,7 +39,7 @@ fn sql_and_keys_are_one_transaction() {
     let insert = ["Q.SQL", "INSERT INTO t (name) VALUES (?)", "ann"];
     assert_eq!(first.ask("MULTI"), "+OK");
     assert_eq!(first.call(&insert), "+QUEUED");
-    assert_eq!(first.call(&["Q.SQL", "SELECT id, name FROM t WHERE id = ?", "1"]), "+QUEUED");
+    assert_eq!(first.call(&["Q.SQL", "UPDATE t SET name = name WHERE id = ? RETURNING *", "1"]), "+QUEUED");
     assert_eq!(first.ask("INCR logins\nEXEC"), {
         "+QUEUED *[*[$\"changes\", :1, $\"last_insert_rowid\", :1], *[*[$\"id\", :1, $\"name\", $\"ann\"]], :1]"
     });
@@ -93,5 +102,60 @@ fn a_lock_passes_to_the_client_that_waits() {
     wait_until("the end of the wait", || !second.ask("Q.LOCKINFO jobs").contains("$\"eve\""));
     let holders = "SELECT group_concat(CAST(holder AS TEXT)) FROM quorate_locks WHERE name = CAST('jobs' AS BLOB)";
     assert_eq!(dev.value(None, holders), "bob");
-    succeeded(&dev.sql(&[], "SELECT 1"));
+}
+
+/// Runs a transaction of SQL and keys that has a name. Fails if the connection or the node does.
+fn transact(client: &mut Redis, item: usize) -> std::io::Result<()> {
+    let (item, name) = (item.to_string(), format!("item-{item}"));
+    let insert = ["Q.SQL", "INSERT INTO t (item) VALUES (?)", &item];
+    for words in [&["MULTI"][..], &insert, &["INCR", "n"], &["RPUSH", "items", &item]] {
+        client.try_call(words)?;
+    }
+    let reply = client.try_call(&["Q.ID", &name, "EXEC"])?;
+    if reply.is_error() { Err(std::io::Error::other(reply.to_string())) } else { Ok(()) }
+}
+
+#[test]
+fn a_named_transaction_is_done_once_and_whole_when_leaders_are_killed() {
+    const DONE_BETWEEN: usize = 30;
+    let dev = Dev::start(3);
+    let addrs: Vec<String> = dev.ids().iter().map(|id| resp_addr(&dev, *id)).collect();
+    connect(&dev, 1).call(&["Q.SQL", "CREATE TABLE t (item INTEGER)"]);
+    let (done, has_ended) = (AtomicUsize::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut addrs = addrs.iter().cycle();
+            let mut client = None;
+            for item in 0.. {
+                // Until it is answered, at whichever node.
+                while transact(client.get_or_insert_with(|| next_node(&mut addrs)), item).is_err() {
+                    client = None;
+                }
+                done.fetch_add(1, Ordering::Relaxed);
+                if has_ended.load(Ordering::Relaxed) {
+                    return;
+                }
+            }
+        });
+        for _ in 0..2 {
+            let leader = dev.leader();
+            let before = done.load(Ordering::Relaxed);
+            wait_until("transactions", || done.load(Ordering::Relaxed) >= before + DONE_BETWEEN);
+            dev.kill(leader);
+            let before = done.load(Ordering::Relaxed);
+            wait_until("transactions without it", || done.load(Ordering::Relaxed) >= before + DONE_BETWEEN);
+            succeeded(&dev.restart(leader));
+        }
+        has_ended.store(true, Ordering::Relaxed);
+    });
+    let done = done.into_inner();
+    let mut client = connect(&dev, 1);
+    assert_eq!(client.ask("Q.LEVEL linearizable\nGET n\nLLEN items"), format!("+OK $\"{done}\" :{done}"));
+    let counted = client.call(&["Q.SQL", "SELECT count(*) AS n, count(DISTINCT item) AS d FROM t"]);
+    assert_eq!(counted, format!("*[*[$\"n\", :{done}, $\"d\", :{done}]]"));
+}
+
+/// Connects to the next node that is there.
+fn next_node<'a>(addrs: &mut impl Iterator<Item = &'a String>) -> Redis {
+    addrs.find_map(|addr| Redis::try_connect(addr).ok()).unwrap()
 }

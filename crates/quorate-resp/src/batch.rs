@@ -38,13 +38,6 @@ pub enum Job {
         /// The password, or the token.
         password: Bytes,
     },
-    /// An event is published.
-    Publish {
-        /// The channel.
-        channel: Bytes,
-        /// What is said.
-        payload: Bytes,
-    },
     /// A client waits until a key changes, which may be at once.
     Wait(Wait),
 }
@@ -69,8 +62,6 @@ pub enum Answered {
     Conflict,
     /// The role of the user, if the password is right.
     Login(Option<Role>),
-    /// How many listeners of this node got the event.
-    Published(u64),
     /// A key has changed, or may have.
     Woken,
     /// The time to wait has come.
@@ -99,8 +90,6 @@ pub enum Step {
         /// What HELLO asks for.
         hello: Option<Hello>,
     },
-    /// An event is published.
-    Publish(Bytes, Bytes),
 }
 
 /// What HELLO asks for.
@@ -156,7 +145,6 @@ enum State {
     Replies(Vec<Frame>),
     Work { is_exec: bool, terms: Terms, parts: Vec<Part> },
     Login { user: Bytes, password: Bytes, hello: Option<Hello> },
-    Publish(Bytes, Bytes),
     LoggedIn { user: Bytes, role: Option<Role>, hello: Option<Hello> },
 }
 
@@ -178,6 +166,9 @@ pub struct Batch {
     guarded: Option<usize>,
     /// The level of reads that the client has chosen.
     level: Option<Bytes>,
+    /// The first request for which the store is asked, and how many there are.
+    first: Vec<Bytes>,
+    asking: usize,
     /// Whether a transaction did not run because its premises did not hold.
     pub(crate) has_conflict: bool,
     /// What the next transaction depends on.
@@ -190,15 +181,21 @@ impl Batch {
         Self { level, ..Self::default() }
     }
 
-    pub(crate) fn push(&mut self, step: Step, protocol: Protocol, is_muted: bool) {
+    /// Adds a request that was sent as these words.
+    pub(crate) fn push(&mut self, words: Vec<Bytes>, step: Step, protocol: Protocol, is_muted: bool) {
         let state = match step {
             Step::Replies(frames) => State::Replies(frames),
             Step::Plan(plan) => State::one(Terms::default(), plan),
             Step::Named(key, plan) => State::one(Terms { key: Some(key), ..Terms::default() }, plan),
             Step::Exec(terms, parts) => State::Work { is_exec: true, terms, parts },
             Step::Login { user, password, hello } => State::Login { user, password, hello },
-            Step::Publish(channel, payload) => State::Publish(channel, payload),
         };
+        if matches!(state, State::Work { .. }) {
+            if self.asking == 0 {
+                self.first = words;
+            }
+            self.asking += 1;
+        }
         self.slots.push(Slot { protocol, is_muted, state });
     }
 
@@ -214,17 +211,10 @@ impl Batch {
 
     /// Returns what is to be done next, if anything. Its answer is to be given by [`Batch::answer`].
     pub fn job(&mut self) -> Option<Job> {
-        for (place, slot) in self.slots.iter_mut().enumerate() {
-            match &slot.state {
-                State::Login { user, password, .. } => {
-                    self.asked = vec![Asked { slot: place, ..Asked::default() }];
-                    return Some(Job::Login { user: user.clone(), password: password.clone() });
-                }
-                State::Publish(channel, payload) if self.asked.is_empty() => {
-                    self.asked = vec![Asked { slot: place, ..Asked::default() }];
-                    return Some(Job::Publish { channel: channel.clone(), payload: payload.clone() });
-                }
-                _ => {}
+        for (place, slot) in self.slots.iter().enumerate() {
+            if let State::Login { user, password, .. } = &slot.state {
+                self.asked = vec![Asked { slot: place, ..Asked::default() }];
+                return Some(Job::Login { user: user.clone(), password: password.clone() });
             }
         }
         if let Some(wait) = self.slots.iter().find_map(Slot::wait) {
@@ -297,7 +287,6 @@ impl Batch {
                 self.fail(&asked, &Frame::NullArray);
             }
             Answered::Failed(text) => self.fail(&asked, &Frame::Error(text)),
-            Answered::Published(count) => self.fail(&asked, &Frame::count(count)),
             Answered::Woken | Answered::TimedOut => {
                 let is_late = matches!(answered, Answered::TimedOut);
                 self.slots.iter_mut().for_each(|slot| slot.wake(is_late));
@@ -340,9 +329,10 @@ impl Batch {
         };
     }
 
-    /// Returns what became of it.
-    pub(crate) fn done(&self) -> Done {
-        Done { requests: self.slots.len(), failed: self.slots.iter().filter(|slot| slot.has_failed()).count() }
+    /// Returns what became of it, for a client with this name.
+    pub(crate) fn done(&mut self, name: Bytes) -> Done {
+        let failed = self.slots.iter().filter(|slot| slot.has_failed()).count();
+        Done { requests: self.slots.len(), failed, first: std::mem::take(&mut self.first), asking: self.asking, name }
     }
 
     /// Writes all replies. `login` takes a login that is known to be right, or not, and returns its reply.
@@ -364,7 +354,7 @@ impl Batch {
                     protocol = changed;
                     vec![frame]
                 }
-                State::Login { .. } | State::Publish(..) => vec![unanswered()],
+                State::Login { .. } => vec![unanswered()],
             };
             frames.iter().filter(|_| !slot.is_muted).for_each(|frame| frame.write(protocol, out));
         }
@@ -402,7 +392,7 @@ impl Slot {
             State::Replies(frames) => matches!(frames.as_slice(), [Frame::Error(_)]),
             State::Work { is_exec, parts, .. } => !is_exec && matches!(parts.as_slice(), [Part::Done(Frame::Error(_))]),
             State::LoggedIn { role, .. } => role.is_none(),
-            State::Login { .. } | State::Publish(..) => true,
+            State::Login { .. } => true,
         }
     }
 

@@ -1,15 +1,19 @@
 //! What a connection is between its requests: its user, its database, its transaction, its subscriptions; and how a
 //! request runs.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use quorate_keys::Space;
 
 use crate::args::{Args, Moment};
+use crate::audience::Audience;
 use crate::batch::{Hello, Step, Terms};
 use crate::error::Refusal;
 use crate::frame::{Frame, Protocol};
 use crate::host::{Host, Role};
 use crate::plan::{Plan, Premise};
+use crate::slow_log::SlowLog;
 use crate::table::{Access, Run, Spec, find, row};
 
 mod client;
@@ -20,7 +24,7 @@ mod session;
 mod subscriptions;
 mod transaction;
 
-pub use client::COMMANDS;
+pub use client::{COMMANDS, Summary};
 pub use own::OWN_COMMANDS;
 pub use server::SERVER_COMMANDS;
 pub use session::REDIS_VERSION;
@@ -41,19 +45,31 @@ enum Replies {
     Skip,
 }
 
+/// What the connections of a node have in common.
+#[derive(Debug, Default)]
+pub struct Common {
+    /// Who listens to what.
+    pub audience: Audience,
+    /// The requests that took long.
+    pub slow_log: SlowLog,
+}
+
 /// A connection.
 #[derive(Debug)]
 pub struct Connection {
     /// Its number, which no other connection of the node has.
     pub id: u64,
     /// Where the client is.
-    pub address: String,
+    pub address: Arc<str>,
     /// How replies are written.
     pub protocol: Protocol,
     /// Whether it is to be closed.
     pub is_closing: bool,
     pub(crate) watched: Vec<Premise>,
     pub(crate) subscriptions: Subscriptions,
+    pub(crate) common: Arc<Common>,
+    /// When it began, in nanoseconds since 1970.
+    since: u64,
     user: Option<(Bytes, Role)>,
     space: Space,
     labels: client::Labels,
@@ -65,7 +81,7 @@ pub struct Connection {
     pub(crate) level: Option<Bytes>,
     /// What a transaction that may not run has changed already: the database, and what the client said of itself.
     before: Option<(Space, client::Labels)>,
-    last: &'static str,
+    last: client::Called,
 }
 
 /// A request to the connection itself.
@@ -79,15 +95,17 @@ pub(crate) struct Call<'a> {
 pub(crate) type Local = fn(&mut Call) -> Result<Step, Refusal>;
 
 impl Connection {
-    /// Returns a new connection.
-    pub fn new(id: u64, address: String) -> Self {
+    /// Returns a new connection that has begun now, in nanoseconds since 1970.
+    pub fn new(id: u64, address: impl Into<Arc<str>>, now: u64, common: Arc<Common>) -> Self {
         Self {
             id,
-            address,
+            address: address.into(),
             protocol: Protocol::default(),
             is_closing: false,
             watched: Vec::new(),
-            subscriptions: Subscriptions::default(),
+            subscriptions: Subscriptions::new(Arc::clone(&common)),
+            common,
+            since: now,
             user: None,
             space: 0,
             labels: Default::default(),
@@ -96,7 +114,7 @@ impl Connection {
             running: None,
             level: None,
             before: None,
-            last: "",
+            last: client::Called::default(),
         }
     }
 
@@ -118,6 +136,11 @@ impl Connection {
         spec.is_some_and(|spec| spec.is_alone || (spec.name == "exec" && has_terms()))
     }
 
+    /// Returns the name that the client has given the connection.
+    pub(crate) fn name(&self) -> &Bytes {
+        &self.labels.name
+    }
+
     /// Returns whether the client wants no reply to the request that ran last.
     pub(crate) fn mutes(&mut self) -> bool {
         let is_muted = matches!(self.replies, Replies::Off | Replies::Skip | Replies::SkipNext);
@@ -132,7 +155,7 @@ impl Connection {
     /// Runs a request.
     pub(crate) fn run(&mut self, words: &[Bytes], moment: &Moment, host: &dyn Host) -> Result<Step, Refusal> {
         let (spec, arguments) = self.check(words, host).map_err(|refusal| self.refused(words, refusal))?;
-        self.last = spec.name;
+        self.last = client::Called::new(spec, words);
         match &mut self.transaction {
             Some(transaction) if !transaction::runs_at_once(spec) => transaction.queue(words, spec),
             _ => self.call(spec, arguments, moment, host),
@@ -155,6 +178,9 @@ impl Connection {
         }
         if self.transaction.is_some() && transaction::is_refused(spec) {
             return Err(Refusal::InTransaction(spec.name));
+        }
+        if self.transaction.is_some() && own::is_query(spec, arguments, host) {
+            return Err(Refusal::Text("ERR in a transaction, Q.SQL is for statements that write; query before MULTI"));
         }
         Ok((spec, arguments))
     }

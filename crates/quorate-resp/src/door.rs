@@ -15,12 +15,18 @@ use crate::request::Reader;
 const SEED_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// What became of a batch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Done {
     /// How many requests it had.
     pub requests: usize,
     /// How many of them have failed.
     pub failed: usize,
+    /// The first one for which the store was asked, as it was sent.
+    pub first: Vec<Bytes>,
+    /// For how many the store was asked.
+    pub asking: usize,
+    /// The name of the connection.
+    pub name: Bytes,
 }
 
 /// A connection of a client.
@@ -58,7 +64,7 @@ impl Door {
                 Ok(None) => break,
                 Err(refusal) => {
                     self.connection.is_closing = true;
-                    batch.push(refusal.into(), self.connection.protocol, false);
+                    batch.push(Vec::new(), refusal.into(), self.connection.protocol, false);
                     break;
                 }
             };
@@ -68,7 +74,7 @@ impl Door {
                 break;
             }
             moment.seed = moment.seed.wrapping_add(SEED_STEP);
-            self.run(&words, &moment, host, &mut batch);
+            self.run(words, &moment, host, &mut batch);
             if is_alone {
                 break;
             }
@@ -81,16 +87,16 @@ impl Door {
         self.reader.next(input, is_user).map_err(Frame::error)
     }
 
-    fn run(&mut self, words: &[Bytes], moment: &Moment, host: &dyn Host, batch: &mut Batch) {
-        let step = self.connection.run(words, moment, host);
+    fn run(&mut self, words: Vec<Bytes>, moment: &Moment, host: &dyn Host, batch: &mut Batch) {
+        let step = self.connection.run(&words, moment, host);
         let step = step.unwrap_or_else(|refusal: Refusal| Frame::error(refusal).into());
         let is_muted = self.connection.mutes();
-        batch.push(step, self.connection.protocol, is_muted);
+        batch.push(words, step, self.connection.protocol, is_muted);
     }
 
     /// Writes the replies to a batch all jobs of which were answered.
     pub fn finish(&mut self, mut batch: Batch, out: &mut BytesMut) -> Done {
-        let done = batch.done();
+        let done = batch.done(self.connection.name().clone());
         self.connection.watched.append(&mut batch.watched);
         self.connection.end_transaction(batch.has_conflict);
         batch.write(out, |user, role, hello| {

@@ -86,6 +86,20 @@ pub enum Refusal {
     /// There is no such parameter.
     #[error("ERR Unknown option or number of arguments for CONFIG SET - '{0}'")]
     Parameter(String),
+    /// A parameter can't be changed to this.
+    #[error("ERR CONFIG SET failed (possibly related to argument '{0}') - it can't have this value here")]
+    ParameterValue(&'static str),
+    /// A command below another one has too many arguments.
+    #[error(
+        "ERR unknown subcommand or wrong number of arguments for '{name}'. Try {} HELP.",
+        .of.to_uppercase()
+    )]
+    Subcommand {
+        /// Its name, as it was sent.
+        name: String,
+        /// The other command.
+        of: &'static str,
+    },
     /// An argument is not a cursor.
     #[error("ERR invalid cursor")]
     Cursor,

@@ -1,5 +1,7 @@
 //! What a connection knows of the server that it belongs to.
 
+use crate::connection::Summary;
+
 /// What a user may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
@@ -24,10 +26,14 @@ pub trait Host {
         Vec::new()
     }
 
-    /// Returns the lines of `CLIENT LIST` of all other connections than the one with this number.
-    fn clients(&self, _but: u64) -> Vec<String> {
+    /// Returns the lines of `CLIENT LIST` of all other connections than the one with this number, at a time in
+    /// nanoseconds since 1970.
+    fn clients(&self, _but: u64, _now: u64) -> Vec<String> {
         Vec::new()
     }
+
+    /// Takes what others are to be shown of the connection from now on.
+    fn note(&self, _connection: Summary) {}
 
     /// Returns whether a statement of SQL may write, as far as its words say it.
     fn may_write(&self, _sql: &str) -> bool {

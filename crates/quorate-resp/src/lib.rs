@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod audience;
 mod batch;
 mod commands;
 mod connection;
@@ -34,11 +35,13 @@ mod plan;
 mod replies;
 mod request;
 mod serve;
+mod slow_log;
 mod table;
 
 pub use args::Moment;
+pub use audience::Audience;
 pub use batch::{Answered, Batch, Job, Terms};
-pub use connection::{Connection, REDIS_VERSION};
+pub use connection::{Common, Connection, REDIS_VERSION, Summary};
 pub use cursors::Cursors;
 pub use door::Done;
 pub use door::Door;
@@ -47,3 +50,4 @@ pub use host::{Host, Role};
 pub use plan::{Awaited, Premise, Results, Wait};
 pub use request::{ProtocolError, Reader};
 pub use serve::{Store, serve};
+pub use slow_log::{SLOW_LOG_ENTRIES_MAX, SlowLog};

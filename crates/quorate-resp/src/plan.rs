@@ -92,10 +92,7 @@ impl fmt::Debug for Plan {
 
 impl Plan {
     /// Returns a plan of several commands.
-    pub fn of<O: Into<Outcome>>(
-        commands: Vec<Command>,
-        finish: impl FnOnce(Results) -> O + Send + 'static,
-    ) -> Self {
+    pub fn of<O: Into<Outcome>>(commands: Vec<Command>, finish: impl FnOnce(Results) -> O + Send + 'static) -> Self {
         Self { commands, is_write: false, continues: false, finish: Box::new(|results| finish(results).into()) }
     }
 

@@ -71,6 +71,7 @@ pub async fn serve(
             if batch.is_empty() {
                 break;
             }
+            host.note(door.connection().summary());
             // Before the jobs, one of which may add an event that the client listens to.
             match (listens, door.connection().is_listening()) {
                 (false, true) if !store.begin_listening().await => return stream.shutdown().await,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use quorate_keys::KeysReply;
 use quorate_resp::differential::MemoryDoor;
-use quorate_resp::{Answered, Awaited, Batch, Connection, Cursors, Door, Host, Job, Moment, Role};
+use quorate_resp::{Answered, Awaited, Batch, Common, Connection, Cursors, Door, Host, Job, Moment, Role};
 
 const NOW: u64 = 1_700_000_000_000_000_000;
 
@@ -24,6 +24,17 @@ fn requests_that_arrive_together_are_one_write_between_two_reads() {
         "$-1 $-1 +OK $1 1 +OK :3 $1 3 $1 3"
     });
     assert_eq!(door.jobs(), 3);
+}
+
+#[test]
+fn what_reads_several_keys_reads_one_state() {
+    let requests =
+        ["MGET a b c", "EXISTS a b", "SUNION a b", "SINTERCARD 2 a b", "ZDIFF 2 a b", "Q.GETV a", "HGETALL h"];
+    for request in requests {
+        let mut door = MemoryDoor::new(1);
+        talk(&mut door, request);
+        assert_eq!(door.jobs(), 1, "{request}");
+    }
 }
 
 #[test]
@@ -92,7 +103,7 @@ fn requests_that_can_not_be_read_close_the_connection() {
 
 #[test]
 fn clients_wait_until_a_key_changes() {
-    let mut door = Door::new(Connection::new(1, "here".to_owned()));
+    let mut door = Door::new(Connection::new(1, "here".to_owned(), 0, Arc::default()));
     let moment = || Moment { now: NOW, seed: 1, space: 0, cursors: Arc::new(Cursors::new(1)) };
     talk_to_users(&mut door, "AUTH writer right\n");
     let mut input = BytesMut::from("BLPOP a b 1.5\r\nPING\r\n");
@@ -114,6 +125,57 @@ fn clients_wait_until_a_key_changes() {
     let mut out = BytesMut::new();
     door.finish(batch, &mut out);
     assert_eq!(out, "*2\r\n$1\r\nb\r\n$1\r\nx\r\n");
+}
+
+#[test]
+fn the_audience_is_that_of_all_connections_of_a_node() {
+    let common = Arc::new(Common::default());
+    let connect = |id| Door::new(Connection::new(id, "here", NOW, Arc::clone(&common)));
+    let (mut first, mut second, mut asking) = (connect(1), connect(2), connect(3));
+    talk_to_users(&mut first, "AUTH writer right\nSUBSCRIBE a b a\nPSUBSCRIBE a*\n");
+    talk_to_users(&mut second, "AUTH writer right\nSUBSCRIBE a\nPSUBSCRIBE a* b*\n");
+    talk_to_users(&mut asking, "AUTH writer right\n");
+    let asked = "PUBSUB CHANNELS\nPUBSUB CHANNELS b*\nPUBSUB NUMSUB a b c\nPUBSUB NUMPAT\n";
+    assert_eq!(talk_to_users(&mut asking, asked), "*2 $1 a $1 b *1 $1 b *6 $1 a :2 $1 b :1 $1 c :0 :2");
+    assert_eq!(["a", "ab", "b", "c"].map(|channel| common.audience.reached(channel.as_bytes())), [4, 2, 2, 0]);
+    talk_to_users(&mut first, "UNSUBSCRIBE a\nRESET\n");
+    assert_eq!(talk_to_users(&mut asking, asked), "*1 $1 a *0 *6 $1 a :1 $1 b :0 $1 c :0 :2");
+    drop(second);
+    assert_eq!(talk_to_users(&mut asking, asked), "*0 *0 *6 $1 a :0 $1 b :0 $1 c :0 :0");
+    assert!(talk_to_users(&mut asking, "PUBSUB HELP\n").starts_with("*10 +PUBSUB <subcommand>"));
+    assert_eq!(talk_to_users(&mut asking, "PUBSUB CHANNELS a b\nPUBSUB none\n"), {
+        "-ERR unknown subcommand or wrong number of arguments for 'CHANNELS'. Try PUBSUB HELP. -ERR unknown subcommand \
+         'none'. Try PUBSUB HELP."
+    });
+}
+
+#[test]
+fn events_are_published_in_transactions_too() {
+    let mut door = MemoryDoor::new(1);
+    assert_eq!(talk(&mut door, "MULTI\nPUBLISH a x\nSET b 1\nEXEC\nPUBLISH a x"), "+OK +QUEUED +QUEUED *2 :0 +OK :0");
+}
+
+#[test]
+fn the_slow_log_is_read_and_configured() {
+    let mut door = MemoryDoor::new(1);
+    assert_eq!(talk(&mut door, "SLOWLOG GET\nSLOWLOG GET -1\nSLOWLOG LEN\nSLOWLOG RESET"), "*0 *0 :0 +OK");
+    let count = "-ERR count should be greater than or equal to -1";
+    assert_eq!(talk(&mut door, "SLOWLOG GET -2\nSLOWLOG GET x"), format!("{count} {count}"));
+    assert_eq!(talk(&mut door, "CONFIG SET slowlog-log-slower-than 5 slowlog-max-len 7\nCONFIG GET slowlog*"), {
+        "+OK *4 $23 slowlog-log-slower-than $1 5 $15 slowlog-max-len $1 7"
+    });
+    assert!(talk(&mut door, "CONFIG SET slowlog-max-len -1").starts_with("-ERR CONFIG SET failed"));
+    assert!(talk(&mut door, "CONFIG SET appendonly no").starts_with("-ERR CONFIG SET failed"));
+    assert_eq!(talk(&mut door, "CONFIG SET appendonly yes"), "+OK");
+}
+
+#[test]
+fn a_connection_is_described_by_its_last_command() {
+    let mut door = MemoryDoor::new(1);
+    let described = "id=1 addr=here name=me age=1700000000 db=2 sub=0 psub=0 multi=-1 watch=0 cmd=client|list \
+                     user=default resp=2 lib-name= lib-ver=";
+    let list = talk(&mut door, "CLIENT SETNAME me\nSELECT 2\nCLIENT LIST");
+    assert!(list.contains(described), "{list}");
 }
 
 #[test]
@@ -169,7 +231,7 @@ fn talk_to_users(door: &mut Door, lines: &str) -> String {
 
 #[test]
 fn clients_log_in_before_they_do_anything_else() {
-    let mut door = Door::new(Connection::new(1, "here".to_owned()));
+    let mut door = Door::new(Connection::new(1, "here".to_owned(), 0, Arc::default()));
     assert_eq!(talk_to_users(&mut door, "GET a\nAUTH reader wrong\nAUTH reader right\nWAIT 1 0\n"), {
         "-NOAUTH Authentication required. -WRONGPASS invalid username-password pair or user is disabled. +OK :2"
     });
@@ -182,7 +244,7 @@ fn clients_log_in_before_they_do_anything_else() {
 
 #[test]
 fn events_are_pushed_once_for_each_subscription() {
-    let mut door = Door::new(Connection::new(1, "here".to_owned()));
+    let mut door = Door::new(Connection::new(1, "here".to_owned(), 0, Arc::default()));
     talk_to_users(&mut door, "HELLO 3 AUTH writer right\nSUBSCRIBE news\nPSUBSCRIBE n*\n");
     let mut out = BytesMut::new();
     door.event(&Bytes::from("news"), &Bytes::from("x"), &mut out);

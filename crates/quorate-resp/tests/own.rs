@@ -55,7 +55,7 @@ fn keys_are_read_in_their_order_page_by_page() {
     let mut door = MemoryDoor::new(1);
     talk(&mut door, "MSET a 1 b:1 2 b:2 3 b:3 4 c 5\nHSET b:h f v");
     assert_eq!(talk(&mut door, "Q.RANGE b c LIMIT 2"), "*2 $4 b:2\0 *2 $3 b:1 $3 b:2");
-    assert_eq!(talk(&mut door, "Q.RANGE b:3 c LIMIT 2 WITHVALUES"), "*2 $-1 *4 $3 b:3 $1 4 $3 b:h $-1");
+    assert_eq!(talk(&mut door, "Q.RANGE b:3 c LIMIT 3 WITHVALUES"), "*2 $-1 *4 $3 b:3 $1 4 $3 b:h $-1");
     assert_eq!(talk(&mut door, "Q.RANGE \"\" \"\" REV LIMIT 1"), "*2 $1 c *1 $1 c");
     assert_eq!(talk(&mut door, "Q.PREFIX b: LIMIT 2"), "*2 $4 b:2\0 *2 $3 b:1 $3 b:2");
     assert_eq!(talk(&mut door, "Q.PREFIX b: FROM b:3"), "*2 $-1 *2 $3 b:3 $3 b:h");
@@ -129,7 +129,7 @@ impl Host for Server {
 
 /// Lets a client send lines; returns what it reads, and the jobs that it had, which `answer` answers.
 fn jobs(role: Role, lines: &str, mut answer: impl FnMut(&Job) -> Answered) -> (String, Vec<Job>) {
-    let mut door = Door::new(Connection::new(1, "here".to_owned()));
+    let mut door = Door::new(Connection::new(1, "here".to_owned(), 0, Arc::default()));
     let (mut input, mut out) = (BytesMut::from(lines.replace('\n', "\r\n").as_bytes()), BytesMut::new());
     input.extend_from_slice(b"\r\n");
     let mut jobs = Vec::new();
@@ -178,7 +178,7 @@ fn users_who_only_read_run_no_statement_that_writes() {
 
 #[test]
 fn a_transaction_as_a_whole_is_one_atomic_job() {
-    let lines = "SET a 1\nMULTI\nQ.ATOMIC\nSET b 1\nQ.SQL \"SELECT 1\"\nEXEC\nSET c 1\nQ.ATOMIC";
+    let lines = "SET a 1\nMULTI\nQ.ATOMIC\nSET b 1\nQ.SQL \"DELETE FROM t\"\nEXEC\nSET c 1\nQ.ATOMIC";
     let (out, jobs) = jobs(Role::Write, lines, fails);
     assert_eq!(out, {
         "-ERR nothing is here +OK +QUEUED +QUEUED +QUEUED -ERR nothing is here -ERR nothing is here -ERR Q.ATOMIC \
@@ -190,6 +190,14 @@ fn a_transaction_as_a_whole_is_one_atomic_job() {
     };
     let shapes: Vec<_> = jobs.iter().map(shape).collect();
     assert_eq!(shapes, [(false, 1), (true, 2), (false, 1)]);
+}
+
+#[test]
+fn a_transaction_has_no_queries() {
+    let (out, jobs) = jobs(Role::Write, "MULTI\nQ.SQL \"SELECT 1\"\nEXEC", fails);
+    let refused = "-ERR in a transaction, Q.SQL is for statements that write; query before MULTI";
+    let aborted = "-EXECABORT Transaction discarded because of previous errors.";
+    assert_eq!((out, jobs.len()), (format!("+OK {refused} {aborted}"), 0));
 }
 
 #[test]

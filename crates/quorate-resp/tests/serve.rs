@@ -32,7 +32,7 @@ impl Host for Nothing {
 /// Sends pieces, and returns all replies, once the server has ended.
 async fn talk(pieces: &[&str]) -> String {
     let (mut client, mut server) = tokio::io::duplex(16);
-    let mut door = Door::new(Connection::new(1, "here".to_owned()));
+    let mut door = Door::new(Connection::new(1, "here".to_owned(), 0, Arc::default()));
     let send = async {
         let (mut read, mut write) = tokio::io::split(&mut client);
         let mut out = Vec::new();

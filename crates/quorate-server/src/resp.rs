@@ -17,17 +17,17 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use futures_util::FutureExt as _;
 use quorate::users::{Credentials, Denied, Identity, UserRole, Users};
-use quorate::{Events, Node, Observer, Sql, TlsConfig};
+use quorate::{Node, Observer, Sql, TlsConfig};
 use quorate_env::net::BoxStream;
 use quorate_env::serving::{OpenError, Order, Port, PortOptions, Service};
 use quorate_env::{Env, lock, sleep};
 use quorate_http::port::is_loopback;
-use quorate_resp::{Connection, Cursors, Door, Host, Role};
+use quorate_resp::{Common, Connection, Cursors, Door, Host, Role, Summary};
 use quorate_tls::{Keychain, TlsError, TlsNet};
 
 use crate::ask::Asks;
 use channels::{Channels, Pump};
-use clients::Clients;
+use clients::{Client, Clients};
 use facts::Facts;
 pub(crate) use metrics::Counts;
 use store::ClientStore;
@@ -115,7 +115,6 @@ pub async fn serve(
         env: env.clone(),
         observer: node.observer(),
         sql: node.sql().with_own_writes(),
-        events: node.events(),
         channels,
         pump: Mutex::new(Some(pump)),
         users: node.users(),
@@ -123,6 +122,7 @@ pub async fn serve(
         cursors: Arc::new(Cursors::new(env.rng().next_u64())),
         facts: Facts::new(node.observer()),
         clients: Clients::default(),
+        common: Arc::default(),
         counts: Arc::clone(&counts),
     };
     let service = move |addr: &str| {
@@ -167,7 +167,6 @@ struct Shared {
     env: Env,
     observer: Observer,
     sql: Sql,
-    events: Events,
     channels: Channels,
     /// Taken once the port runs it.
     pump: Mutex<Option<Pump>>,
@@ -177,6 +176,7 @@ struct Shared {
     cursors: Arc<Cursors>,
     facts: Facts,
     clients: Clients,
+    common: Arc<Common>,
     counts: Arc<Counts>,
 }
 
@@ -201,12 +201,14 @@ struct Clientele(Arc<Shared>);
 impl Service for Clientele {
     async fn serve(&self, mut stream: BoxStream, mut order: Order, from: &str) {
         let Self(shared) = self;
-        let client = shared.clients.add(from, shared.env.unix_nanos());
+        let client = shared.clients.add();
         shared.counts.connections.inc();
         let _open = shared.counts.count_open();
-        let mut door = Door::new(Connection::new(client.number(), from.to_owned()));
+        let connection = Connection::new(client.number(), from.to_owned(), shared.now(), Arc::clone(&shared.common));
+        client.note(connection.summary());
+        let mut door = Door::new(connection);
         let store = ClientStore::new(Arc::clone(shared), from.to_owned());
-        let host = ClientHost { shared, from };
+        let host = ClientHost { shared, from, client: &client };
         // Its sender is dropped at once if the port is dropped, which drops this future too.
         let stopped = async move {
             order.until_stopped(pending::<()>()).await;
@@ -234,6 +236,7 @@ impl Service for Clientele {
 struct ClientHost<'a> {
     shared: &'a Shared,
     from: &'a str,
+    client: &'a Client<'a>,
 }
 
 impl Host for ClientHost<'_> {
@@ -252,8 +255,12 @@ impl Host for ClientHost<'_> {
         facts::parameters()
     }
 
-    fn clients(&self, but: u64) -> Vec<String> {
-        self.shared.clients.lines(but, self.shared.env.unix_nanos())
+    fn clients(&self, but: u64, now: u64) -> Vec<String> {
+        self.shared.clients.lines(but, now)
+    }
+
+    fn note(&self, connection: Summary) {
+        self.client.note(connection);
     }
 
     fn may_write(&self, sql: &str) -> bool {

@@ -61,16 +61,20 @@ impl Sql {
 
     /// Answers commands that only read, at the level of the handle. If all are on keys, they see one state, and there
     /// are fewer answers than commands if the last one brings the bytes of all answers to `bytes_max`. Others are
-    /// answered one by one; a query may return [`ROWS_MAX`] rows.
+    /// answered one by one; a query may return 100,000 rows.
     ///
     /// # Errors
     ///
     /// Those of [`Sql::query`]. A remote handle refuses it.
     pub async fn read_each(&self, commands: &[Command], bytes_max: usize) -> Result<Vec<CommandResult>, Error> {
-        let on_keys = |command: &Command| if let Command::Keys(command) = command { Some(command.clone()) } else { None };
+        let on_keys =
+            |command: &Command| if let Command::Keys(command) = command { Some(command.clone()) } else { None };
         if let Some(commands) = commands.iter().map(on_keys).collect::<Option<Vec<_>>>() {
             let answers = self.read_keys(&commands, bytes_max).await?;
-            return Ok(answers.into_iter().map(|answer| answer.map_or_else(CommandResult::Failed, Into::into)).collect());
+            return Ok(answers
+                .into_iter()
+                .map(|answer| answer.map_or_else(CommandResult::Failed, Into::into))
+                .collect());
         }
         let limited = self.with_limits(ROWS_MAX, bytes_max);
         let mut results = Vec::with_capacity(commands.len());

@@ -41,10 +41,14 @@ impl Redis {
 
     /// Sends one request, whose words may have spaces, and returns its reply.
     pub fn call(&mut self, words: &[&str]) -> String {
+        self.try_call(words).unwrap().to_string()
+    }
+
+    pub fn try_call(&mut self, words: &[&str]) -> std::io::Result<Value> {
         let mut bytes = BytesMut::new();
         Frame::bulks(words.iter().map(|word| Bytes::copy_from_slice(word.as_bytes()))).write(Protocol::Two, &mut bytes);
-        self.stream.write_all(&bytes).unwrap();
-        self.reply().unwrap().to_string()
+        self.stream.write_all(&bytes)?;
+        self.reply()
     }
 
     /// Returns the next reply; an error if the connection has ended.

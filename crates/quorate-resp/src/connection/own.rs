@@ -8,6 +8,7 @@ use crate::batch::{Step, Terms};
 use crate::commands::own::OURS;
 use crate::error::Refusal;
 use crate::frame::Frame;
+use crate::host::Host;
 use crate::limits::REQUEST_NAME_BYTES_MAX;
 use crate::plan::{Plan, Results};
 use crate::replies;
@@ -36,6 +37,12 @@ fn sql(call: &mut Call) -> Ran {
     let statement = Statement { sql: text.into(), params, names: Vec::new() };
     let command = Command::Sql(SqlCommand::Statement(statement));
     Ok(Step::Plan(Plan { is_write, ..Plan::of(vec![command], finish) }))
+}
+
+/// Returns whether a call is a query of SQL, which is not a part of an entry.
+pub fn is_query(spec: &Spec, arguments: &[Bytes], host: &dyn Host) -> bool {
+    let text = arguments.first().and_then(|text| std::str::from_utf8(text).ok());
+    spec.name == "q.sql" && text.is_some_and(|text| !host.may_write(text))
 }
 
 /// Returns a parameter: a text, or a blob if the bytes are none.

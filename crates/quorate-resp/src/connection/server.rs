@@ -6,7 +6,8 @@ use crate::batch::Step;
 use crate::error::Refusal;
 use crate::frame::Frame;
 use crate::glob::Glob;
-use crate::table::{Spec, local, sub};
+use crate::number::integer;
+use crate::table::{Access, Spec, local, sub};
 
 /// The rows of commands on the server.
 pub const SERVER_COMMANDS: &[Spec] = &[
@@ -22,14 +23,15 @@ pub const SERVER_COMMANDS: &[Spec] = &[
 
 const CONFIG: &[Spec] = &[
     local("get", -3, "2.0.0", "Returns parameters.", config_get),
-    local("set", -4, "2.0.0", "Takes parameters as they are; no other one can be set.", config_set),
+    local("set", -4, "2.0.0", "Sets parameters of the node until it ends; few can be changed.", config_set)
+        .access(Access::Write),
     local("resetstat", 2, "2.0.0", "Does nothing: the counts are kept.", ok),
 ];
 
 const SLOWLOG: &[Spec] = &[
-    local("get", -2, "2.2.12", "Returns none: the metrics of the server say what took long.", none),
-    local("len", 2, "2.2.12", "Returns 0.", zero),
-    local("reset", 2, "2.2.12", "Does nothing.", ok),
+    local("get", -2, "2.2.12", "Returns the latest requests of the node that took long.", slow_requests),
+    local("len", 2, "2.2.12", "Returns how many there are.", slow_count),
+    local("reset", 2, "2.2.12", "Forgets them.", forget_slow).access(Access::Write),
 ];
 
 const LATENCY: &[Spec] = &[
@@ -74,7 +76,7 @@ fn role(_: &mut Call) -> Ran {
 
 fn wait(call: &mut Call) -> Ran {
     call.args.integer()?;
-    let timeout = crate::number::integer(&call.args.next()?);
+    let timeout = integer(&call.args.next()?);
     let milliseconds = (call.args.moment.now / MILLISECOND) as i64;
     match timeout {
         None => Err(Refusal::Text("ERR timeout is not an integer or out of range")),
@@ -87,21 +89,51 @@ fn wait(call: &mut Call) -> Ran {
 fn config_get(call: &mut Call) -> Ran {
     let patterns = call.args.rest().into_iter().map(|word| Glob::new(word.to_ascii_lowercase().into()));
     let patterns = patterns.collect::<Result<Vec<_>, _>>()?;
-    let parameters = call.host.parameters().into_iter();
+    let parameters = parameters(call).into_iter();
     let wanted = parameters.filter(|(name, _)| patterns.iter().any(|glob| glob.matches(name.as_bytes())));
     Ok(Frame::Map(wanted.map(|(name, value)| (Frame::bulk(name), Frame::bulk(value))).collect()).into())
 }
 
+/// Returns all parameters: those of the server, and those that can be changed.
+fn parameters(call: &Call) -> Vec<(&'static str, String)> {
+    let mut parameters = call.host.parameters();
+    parameters.extend(call.connection.common.slow_log.parameters());
+    parameters
+}
+
 fn config_set(call: &mut Call) -> Ran {
-    let parameters = call.host.parameters();
+    let parameters = parameters(call);
+    let slow_log = &call.connection.common.slow_log;
     for (name, value) in call.args.pairs()? {
         let known = parameters.iter().find(|(known, _)| name.eq_ignore_ascii_case(known.as_bytes()));
-        let Some((_, is)) = known else {
+        let Some((known, is)) = known else {
             return Err(Refusal::Parameter(String::from_utf8_lossy(&name).into_owned()));
         };
-        if value != is.as_bytes() {
-            return Err(Refusal::Text("ERR CONFIG SET failed - the parameter can't be changed by a client"));
+        let is_set = value == is.as_bytes() || integer(&value).is_some_and(|value| slow_log.set(known, value));
+        if !is_set {
+            return Err(Refusal::ParameterValue(known));
         }
     }
+    Ok(Frame::OK.into())
+}
+
+fn slow_requests(call: &mut Call) -> Ran {
+    const COUNT: i64 = 10;
+    if call.args.left() > 1 {
+        return Err(Refusal::Subcommand { name: "GET".to_owned(), of: "slowlog" });
+    }
+    let count = if call.args.is_empty() { Some(COUNT) } else { integer(&call.args.next()?) };
+    let count = count.filter(|count| *count >= -1);
+    let count = count.ok_or(Refusal::Text("ERR count should be greater than or equal to -1"))?;
+    // -1 is all.
+    Ok(call.connection.common.slow_log.latest(usize::try_from(count).unwrap_or(usize::MAX)).into())
+}
+
+fn slow_count(call: &mut Call) -> Ran {
+    Ok(Frame::count(call.connection.common.slow_log.len() as u64).into())
+}
+
+fn forget_slow(call: &mut Call) -> Ran {
+    call.connection.common.slow_log.clear();
     Ok(Frame::OK.into())
 }

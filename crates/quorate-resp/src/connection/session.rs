@@ -1,5 +1,7 @@
 //! How a connection begins, changes its user or its database, and ends.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use super::{Call, Connection, Replies};
@@ -45,7 +47,8 @@ pub fn select(call: &mut Call) -> Ran {
 /// Makes the connection as it was at its beginning.
 pub fn reset(call: &mut Call) -> Ran {
     let connection = &mut *call.connection;
-    *connection = Connection::new(connection.id, std::mem::take(&mut connection.address));
+    let (address, common) = (Arc::clone(&connection.address), Arc::clone(&connection.common));
+    *connection = Connection::new(connection.id, address, connection.since, common);
     Ok(Frame::Simple("RESET").into())
 }
 

@@ -1,16 +1,20 @@
 //! Channels and patterns that a client listens to.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
+use quorate_model::{Command, CommandResult, EventsCommand};
 
-use super::Call;
+use super::{Call, Common};
 use crate::batch::Step;
 use crate::error::Refusal;
 use crate::frame::Frame;
 use crate::glob::Glob;
 use crate::limits::SUBSCRIPTIONS_MAX;
-use crate::table::{Spec, local};
+use crate::plan::Plan;
+use crate::replies;
+use crate::table::{Access, Spec, local, sub};
 
 /// The rows of commands on events.
 pub const PUBSUB_COMMANDS: &[Spec] = &[
@@ -22,19 +26,77 @@ pub const PUBSUB_COMMANDS: &[Spec] = &[
     local("punsubscribe", -1, "2.0.0", "Ends listening to patterns; to all, if none are named.", |call| {
         end(call, true)
     }),
-    local("publish", 3, "2.0.0", "Publishes an event.", publish).alone(),
+    local("publish", 3, "2.0.0", "Publishes an event.", publish).access(Access::Write).alone(),
+    sub("pubsub", "2.8.0", "What the clients of the node listen to.", PUBSUB),
+];
+
+const PUBSUB: &[Spec] = &[
+    local("channels", -2, "2.8.0", "Returns the channels that clients listen to.", channels),
+    local("numsub", -2, "2.8.0", "Returns how many listen to channels.", listening),
+    local("numpat", 2, "2.8.0", "Returns how many patterns clients listen to.", patterns),
+    local("help", 2, "6.2.0", "Returns what there is.", help),
+];
+
+const HELP: &[&str] = &[
+    "PUBSUB <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "CHANNELS [<pattern>]",
+    "    Return the currently active channels matching a <pattern> (default: '*').",
+    "NUMPAT",
+    "    Return number of subscriptions to patterns.",
+    "NUMSUB [<channel> ...]",
+    "    Return the number of subscribers for the specified channels, excluding",
+    "    pattern subscriptions(default: no channels).",
+    "HELP",
+    "    Print this help.",
 ];
 
 type Ran = Result<Step, Refusal>;
 
 /// What a client listens to: names with what matches them, channels and patterns apart.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Subscriptions {
     channels: BTreeMap<Bytes, ()>,
     patterns: BTreeMap<Bytes, Glob>,
+    common: Arc<Common>,
+}
+
+impl Drop for Subscriptions {
+    fn drop(&mut self) {
+        let audience = &self.common.audience;
+        self.channels.keys().for_each(|name| audience.leave_channel(name));
+        self.patterns.keys().for_each(|name| audience.leave_pattern(name));
+    }
 }
 
 impl Subscriptions {
+    /// Returns no subscriptions.
+    pub fn new(common: Arc<Common>) -> Self {
+        Self { channels: BTreeMap::new(), patterns: BTreeMap::new(), common }
+    }
+
+    fn join(&mut self, name: Bytes, by_pattern: bool) -> Result<(), Refusal> {
+        let audience = &self.common.audience;
+        if by_pattern {
+            let glob = Glob::new(name.clone())?;
+            if !self.patterns.contains_key(&name) {
+                audience.join_pattern(&name, &glob);
+            }
+            self.patterns.insert(name, glob);
+        } else if self.channels.insert(name.clone(), ()).is_none() {
+            audience.join_channel(&name);
+        }
+        Ok(())
+    }
+
+    fn leave(&mut self, name: &Bytes, by_pattern: bool) {
+        let audience = &self.common.audience;
+        if by_pattern && self.patterns.remove(name).is_some() {
+            audience.leave_pattern(name);
+        } else if !by_pattern && self.channels.remove(name).is_some() {
+            audience.leave_channel(name);
+        }
+    }
+
     /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -86,14 +148,8 @@ fn begin(call: &mut Call, by_pattern: bool) -> Ran {
     let mut told = Vec::with_capacity(names.len());
     for name in names {
         // A copy, since a slice would hold the bytes of the whole request.
-        let key = Bytes::copy_from_slice(&name);
-        if by_pattern {
-            subscriptions.patterns.insert(key.clone(), Glob::new(key)?);
-            told.push(subscriptions.told("psubscribe", Frame::Bulk(name)));
-        } else {
-            subscriptions.channels.insert(key, ());
-            told.push(subscriptions.told("subscribe", Frame::Bulk(name)));
-        }
+        subscriptions.join(Bytes::copy_from_slice(&name), by_pattern)?;
+        told.push(subscriptions.told(if by_pattern { "psubscribe" } else { "subscribe" }, Frame::Bulk(name)));
     }
     Ok(Step::Replies(told))
 }
@@ -112,16 +168,48 @@ fn end(call: &mut Call, by_pattern: bool) -> Ran {
     }
     let mut told = Vec::with_capacity(names.len());
     for name in names {
-        if by_pattern {
-            subscriptions.patterns.remove(&name);
-        } else {
-            subscriptions.channels.remove(&name);
-        }
+        subscriptions.leave(&name, by_pattern);
         told.push(subscriptions.told(kind, Frame::Bulk(name)));
     }
     Ok(Step::Replies(told))
 }
 
+/// Publishes an event. The reply is how many messages that is at this node.
 fn publish(call: &mut Call) -> Ran {
-    Ok(Step::Publish(call.args.next()?, call.args.next()?))
+    let (name, payload) = (call.args.next()?, call.args.next()?);
+    let channel = String::from_utf8(name.to_vec());
+    let channel = channel.map_err(|_| Refusal::Text("ERR the name of a channel must be UTF-8"))?;
+    let (command, common) = (EventsCommand::Notify { channel, payload }, Arc::clone(&call.connection.common));
+    let plan = Plan::of(vec![Command::Events(command)], move |results| match results.into_iter().next() {
+        Some(CommandResult::Events(_)) => Frame::count(common.audience.reached(&name)),
+        Some(CommandResult::Failed(failure)) => failure.into(),
+        other => replies::unexpected(&other),
+    });
+    Ok(Step::Plan(Plan { is_write: true, ..plan }))
+}
+
+fn channels(call: &mut Call) -> Ran {
+    if call.args.left() > 1 {
+        return Err(Refusal::Subcommand { name: "CHANNELS".to_owned(), of: "pubsub" });
+    }
+    let glob = if call.args.is_empty() { None } else { Some(Glob::new(call.args.next()?)?) };
+    Ok(Frame::bulks(call.connection.common.audience.channels(glob.as_ref())).into())
+}
+
+fn listening(call: &mut Call) -> Ran {
+    let audience = &call.connection.common.audience;
+    let names = call.args.rest();
+    let counted = names.into_iter().flat_map(|name| {
+        let count = Frame::count(audience.listening(&name));
+        [Frame::Bulk(name), count]
+    });
+    Ok(Frame::Array(counted.collect()).into())
+}
+
+fn patterns(call: &mut Call) -> Ran {
+    Ok(Frame::count(call.connection.common.audience.patterns()).into())
+}
+
+fn help(_: &mut Call) -> Ran {
+    Ok(Frame::Array(HELP.iter().copied().map(Frame::Simple).collect()).into())
 }

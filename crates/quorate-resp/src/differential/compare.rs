@@ -200,8 +200,6 @@ fn is_decision(request: &[Bytes], name: &str, redis: &Value, door: &Value) -> bo
     match name {
         // Whether an expiry is later than another one of the same length depends on the clock of each side.
         "expire" | "pexpire" | "hexpire" | "hpexpire" => has("GT") || has("LT"),
-        // Events are not a part of a transaction yet.
-        "publish" if door_says("not allowed inside a transaction") => true,
         // Names of channels are text of a limited length.
         "publish" => door_says("the name of a channel"),
         // Databases from 8 on are for caches.

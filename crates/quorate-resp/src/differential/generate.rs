@@ -157,6 +157,10 @@ const TEMPLATES: &[(char, &str)] = &[
     ('*', "wait 0 1"),
     ('*', "nosuch V"),
     ('*', "publish V V"),
+    ('*', "pubsub numpat|nosuch"),
+    ('*', "pubsub numsub V+"),
+    ('*', "pubsub channels ?G"),
+    ('*', "slowlog get -2|x"),
 ];
 
 const VALUES: &[&str] =

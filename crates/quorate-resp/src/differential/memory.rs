@@ -5,7 +5,8 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use quorate_keys::{Context, KeyCommand, Keys, KeysCommand, KeysReply, Memory, SpaceCommand, Version};
 use quorate_locks::Locks;
-use quorate_model::{Command, CommandResult, Failure, FailureKind};
+use quorate_model::events::EventId;
+use quorate_model::{Command, CommandResult, EventsReply, Failure, FailureKind};
 
 use super::Value;
 use crate::args::Moment;
@@ -53,7 +54,7 @@ impl Host for Alone {
 impl MemoryDoor {
     /// Returns a door on no keys.
     pub fn new(seed: u64) -> Self {
-        let door = Door::new(Connection::new(1, "here".to_owned()));
+        let door = Door::new(Connection::new(1, "here".to_owned(), 0, Arc::default()));
         let (cursors, tables, locks) = (Arc::new(Cursors::new(seed)), Memory::default(), Default::default());
         Self { door, input: BytesMut::new(), tables, locks, cursors, seed, index: 0, jobs: 0 }
     }
@@ -121,7 +122,6 @@ impl MemoryDoor {
             Job::Login { .. } => Answered::Login(None),
             // Nobody else changes keys meanwhile.
             Job::Wait(_) => Answered::TimedOut,
-            Job::Publish { .. } => Answered::Published(0),
         }
     }
 
@@ -141,6 +141,7 @@ impl MemoryDoor {
                 let ran = Locks::new(&mut self.locks, &mut context).run(command);
                 ran.map_or_else(|error| CommandResult::Failed(error.into()), CommandResult::Locks)
             }
+            Command::Events(_) => EventsReply::Notified(EventId::START).into(),
             _ => CommandResult::Failed(Failure::new(FailureKind::Refused, "there are only keys and locks")),
         }
     }

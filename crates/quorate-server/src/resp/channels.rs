@@ -74,11 +74,6 @@ impl Channels {
         self.beginning.send(begun).await.ok()?;
         told.await.ok().map(|()| feed)
     }
-
-    /// Returns how many connections listen.
-    pub(super) fn listening(&self) -> usize {
-        self.news.receiver_count()
-    }
 }
 
 impl Feed {

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 
 use quorate_env::lock;
-
-const SECOND: u64 = 1_000_000_000;
+use quorate_resp::Summary;
 
 /// The open connections, by their numbers.
 #[derive(Debug, Default)]
@@ -15,15 +14,7 @@ pub(super) struct Clients(Mutex<Table>);
 struct Table {
     /// The number of the last connection.
     last: u64,
-    open: BTreeMap<u64, Known>,
-}
-
-/// What the others know of a connection.
-#[derive(Debug)]
-struct Known {
-    address: String,
-    /// When it began, in nanoseconds since 1970.
-    since: u64,
+    open: BTreeMap<u64, Summary>,
 }
 
 /// A connection, until it is dropped.
@@ -35,22 +26,17 @@ pub(super) struct Client<'a> {
 
 impl Clients {
     /// Adds a connection.
-    pub(super) fn add(&self, address: &str, now: u64) -> Client<'_> {
+    pub(super) fn add(&self) -> Client<'_> {
         let mut table = self.table();
         table.last = table.last.saturating_add(1);
-        let number = table.last;
-        table.open.insert(number, Known { address: address.to_owned(), since: now });
-        Client { clients: self, number }
+        Client { clients: self, number: table.last }
     }
 
     /// Returns the lines of all but one, as CLIENT LIST has them.
     pub(super) fn lines(&self, but: u64, now: u64) -> Vec<String> {
         let table = self.table();
         let others = table.open.iter().filter(|(number, _)| **number != but);
-        let line = |(number, Known { address, since }): (&u64, &Known)| {
-            format!("id={number} addr={address} age={}", now.saturating_sub(*since) / SECOND)
-        };
-        others.map(line).collect()
+        others.map(|(_, summary)| summary.line(now)).collect()
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -62,6 +48,11 @@ impl Client<'_> {
     /// Returns its number.
     pub(super) fn number(&self) -> u64 {
         self.number
+    }
+
+    /// Takes what the others are to be shown of it from now on.
+    pub(super) fn note(&self, summary: Summary) {
+        self.clients.table().open.insert(self.number, summary);
     }
 }
 

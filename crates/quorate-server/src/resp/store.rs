@@ -10,7 +10,7 @@ use quorate::locks::LocksCommand;
 use quorate::sql::{Command, CommandResult, Mode};
 use quorate::users::{Credentials, Denied, Identity, UserRole};
 use quorate::{Error, Failure, FailureKind, Sql};
-use quorate_env::{lock, sleep};
+use quorate_env::{Instant, lock, sleep};
 use quorate_resp::{Answered, Awaited, Done, Job, Moment, Premise, Results, Store, Terms, Wait, with_code};
 
 use super::channels::Feed;
@@ -31,6 +31,8 @@ pub(super) struct ClientStore {
     from: String,
     /// What the client has logged in with. It is checked again for each job.
     shown: Mutex<Option<Credentials>>,
+    /// How long the jobs took that were done since the last replies, without what the client has waited for.
+    took: Mutex<Duration>,
     /// The events, while the client listens to some.
     feed: tokio::sync::Mutex<Option<Feed>>,
 }
@@ -40,7 +42,7 @@ type Why = String;
 
 impl ClientStore {
     pub(super) fn new(shared: Arc<Shared>, from: String) -> Self {
-        Self { shared, from, shown: Mutex::default(), feed: tokio::sync::Mutex::default() }
+        Self { shared, from, shown: Mutex::default(), took: Mutex::default(), feed: tokio::sync::Mutex::default() }
     }
 
     async fn log_in(&self, user: &Bytes, password: &Bytes) -> Answered {
@@ -79,10 +81,9 @@ impl ClientStore {
             Some(key) => sql.with_key([identity.name().unwrap_or_default().as_bytes(), b"\0resp\0", &key].concat()),
             None => sql,
         };
-        let keys = sql.keys();
         let premises = premises
             .into_iter()
-            .map(|Premise { space, key, version }| keys.space(space).run(KeyCommand::Expect { key, version }));
+            .map(|Premise { space, key, version }| sql.keys().space(space).run(KeyCommand::Expect { key, version }));
         let mode = if is_atomic { Mode::Atomic } else { Mode::Pipeline };
         match sql.run_each(mode, premises, commands).await {
             Ok(results) => Ok(Answered::Ran(results)),
@@ -103,16 +104,6 @@ impl ClientStore {
             None => self.read_on(sql, &commands).await,
         };
         read.map(Answered::Ran)
-    }
-
-    /// Adds an event, and answers how many connections of this port listen, to whatever channel.
-    async fn publish(&self, channel: &Bytes, payload: Bytes) -> Result<Answered, Why> {
-        self.admit(UserRole::Write).await?;
-        let Ok(channel) = std::str::from_utf8(channel) else {
-            return Err("ERR the name of a channel must be UTF-8".to_owned());
-        };
-        self.shared.events.notify(channel, payload).await.map_err(|error| text(&error))?;
-        Ok(Answered::Published(self.shared.channels.listening() as u64))
     }
 
     /// Reads on one state, unless there is so much to read that it takes several.
@@ -186,13 +177,17 @@ impl ClientStore {
 
 impl Store for ClientStore {
     async fn run(&self, job: Job) -> Answered {
+        let begun = Instant::now();
+        let waits = matches!(job, Job::Wait(_));
         let ran = match job {
             Job::Run { is_write: true, terms, commands, .. } => self.write(terms, commands).await,
             Job::Run { commands, level, .. } => self.read(level, commands).await,
             Job::Login { user, password } => return self.log_in(&user, &password).await,
             Job::Wait(wait) => self.wait(wait).await,
-            Job::Publish { channel, payload } => self.publish(&channel, payload).await,
         };
+        if !waits {
+            *lock(&self.took) += begun.elapsed();
+        }
         ran.unwrap_or_else(Answered::Failed)
     }
 
@@ -225,9 +220,15 @@ impl Store for ClientStore {
         Some((event.channel.into(), event.payload))
     }
 
-    fn done(&self, Done { requests, failed }: Done) {
-        self.shared.counts.commands.add(requests as u64);
-        self.shared.counts.errors.add(failed as u64);
+    fn done(&self, Done { requests, failed, first, asking, name }: Done) {
+        let Shared { counts, common, .. } = &*self.shared;
+        counts.commands.add(requests as u64);
+        counts.errors.add(failed as u64);
+        let took = std::mem::take(&mut *lock(&self.took));
+        if asking > 0 {
+            let at = Duration::from_nanos(self.shared.now()).as_secs();
+            common.slow_log.add(at, took, (&first, asking - 1), &self.from, &name);
+        }
     }
 }
 
