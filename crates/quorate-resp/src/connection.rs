@@ -14,6 +14,7 @@ use crate::frame::{Frame, Protocol};
 use crate::host::{Host, Role};
 use crate::plan::{Plan, Premise};
 use crate::slow_log::SlowLog;
+use crate::summary::{Called, Labels};
 use crate::table::{Access, Run, Spec, find, row};
 
 mod client;
@@ -24,7 +25,7 @@ mod session;
 mod subscriptions;
 mod transaction;
 
-pub use client::{COMMANDS, Summary};
+pub use client::COMMANDS;
 pub use own::OWN_COMMANDS;
 pub use server::SERVER_COMMANDS;
 pub use session::REDIS_VERSION;
@@ -72,7 +73,7 @@ pub struct Connection {
     since: u64,
     user: Option<(Bytes, Role)>,
     space: Space,
-    labels: client::Labels,
+    labels: Labels,
     replies: Replies,
     transaction: Option<Transaction>,
     /// The terms of the transaction that is being put together.
@@ -80,8 +81,8 @@ pub struct Connection {
     /// The level of reads that the client has chosen, as it has named it.
     pub(crate) level: Option<Bytes>,
     /// What a transaction that may not run has changed already: the database, and what the client said of itself.
-    before: Option<(Space, client::Labels)>,
-    last: client::Called,
+    before: Option<(Space, Labels)>,
+    last: Called,
 }
 
 /// A request to the connection itself.
@@ -114,7 +115,7 @@ impl Connection {
             running: None,
             level: None,
             before: None,
-            last: client::Called::default(),
+            last: Called::default(),
         }
     }
 
@@ -155,7 +156,8 @@ impl Connection {
     /// Runs a request.
     pub(crate) fn run(&mut self, words: &[Bytes], moment: &Moment, host: &dyn Host) -> Result<Step, Refusal> {
         let (spec, arguments) = self.check(words, host).map_err(|refusal| self.refused(words, refusal))?;
-        self.last = client::Called::new(spec, words);
+        let first = words.first().and_then(|word| find(word)).filter(|first| matches!(first.run, Run::Sub(_)));
+        self.last = Called::new(first.map(|first| first.name), spec.name);
         match &mut self.transaction {
             Some(transaction) if !transaction::runs_at_once(spec) => transaction.queue(words, spec),
             _ => self.call(spec, arguments, moment, host),

@@ -60,11 +60,12 @@ impl From<Failure> for Frame {
     }
 }
 
+/// The codes with which texts of the store begin.
+const CODES: [&str; 3] = ["CONFLICT ", "ERR ", "WRONGTYPE "];
+
 /// Returns the text of an error with a code in front, as each error of Redis has one.
 pub fn with_code(text: String) -> String {
-    let code = text.split(' ').next().unwrap_or_default();
-    let has_code = code.len() > 2 && code.bytes().all(|byte| byte.is_ascii_uppercase());
-    if has_code { text } else { format!("ERR {text}") }
+    if CODES.iter().any(|code| text.starts_with(code)) { text } else { format!("ERR {text}") }
 }
 
 impl Frame {

@@ -1,6 +1,6 @@
 //! What a connection knows of the server that it belongs to.
 
-use crate::connection::Summary;
+use crate::summary::Summary;
 
 /// What a user may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

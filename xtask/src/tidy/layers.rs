@@ -24,7 +24,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("quorate", LIBRARY_FLOORS),
     ("quorate-backup", &["quorate-env", "quorate-archive", "quorate"]),
     ("quorate-http", ABOVE_LIBRARY),
-    ("quorate-resp", &["quorate-env", "quorate-model", "quorate-keys"]),
+    ("quorate-resp", &["quorate-env", "quorate-model", "quorate-keys", "quorate-locks"]),
     ("quorate-server", SERVER),
     ("quorate-import", &["quorate-env", "quorate"]),
     ("quorate-shell", &["quorate-env", "quorate", "quorate-import"]),
