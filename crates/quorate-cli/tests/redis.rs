@@ -62,6 +62,15 @@ fn redis_and_sql_see_the_same_keys_at_every_node() {
     let leader = dev.leader();
     wait_until("the facts", || client.ask("INFO quorate").contains(&format!("leader:{leader}\\r\\n")));
     assert!(client.ask("CLIENT LIST").contains("cmd=client|list"), "{}", client.ask("CLIENT LIST"));
+    let mut other = connect(&resp_addr(&dev, 1));
+    assert_eq!(other.ask("SELECT 3\nCONFIG SET slowlog-log-slower-than 0\nSET c slow"), "+OK +OK +OK");
+    let list = client.ask("CLIENT LIST");
+    assert!(list.contains("db=3") && list.contains("cmd=set"), "{list}");
+    let slow = client.ask("SLOWLOG GET 1");
+    assert!(slow.contains("*[$\"SET\", $\"c\", $\"slow\"]"), "{slow}");
+    assert_eq!(client.ask("SLOWLOG RESET\nCONFIG SET slowlog-log-slower-than -1\nGET a\nSLOWLOG LEN"), {
+        "+OK +OK $\"2\" :0"
+    });
 }
 
 #[test]
@@ -72,6 +81,10 @@ fn events_reach_the_subscribers_of_every_node_in_order() {
     assert_eq!(second.ask("SUBSCRIBE news"), "*[$\"subscribe\", $\"news\", :1]");
     assert_eq!(third.ask("PSUBSCRIBE n* *s"), "*[$\"psubscribe\", $\"n*\", :1]");
     assert_eq!(third.reply().unwrap().to_string(), "*[$\"psubscribe\", $\"*s\", :2]");
+    assert_eq!(second.ask("UNSUBSCRIBE none"), "*[$\"unsubscribe\", $\"none\", :1]");
+    let mut asking = connect(&resp_addr(&dev, 3));
+    assert_eq!(asking.ask("PUBSUB CHANNELS\nPUBSUB NUMPAT\nPUBLISH zoos x\nPUBLISH zoo x"), "*[] :2 :1 :0");
+    assert_eq!(third.reply().unwrap().to_string(), "*[$\"pmessage\", $\"*s\", $\"zoos\", $\"x\"]");
     for payload in ["a", "b", "c"] {
         assert!(first.ask(&format!("PUBLISH news {payload}\nPUBLISH other {payload}")).starts_with(':'));
     }

@@ -30,6 +30,8 @@ pub struct Args<'a> {
     words: &'a [Bytes],
     /// The name of the command.
     pub name: &'static str,
+    /// The last word of its name, as it was sent.
+    pub word: &'a Bytes,
     /// What it depends on.
     pub moment: &'a Moment,
 }
@@ -39,8 +41,8 @@ pub type Planned = Result<Plan, Refusal>;
 
 impl<'a> Args<'a> {
     /// Returns the arguments of a command.
-    pub fn new(name: &'static str, words: &'a [Bytes], moment: &'a Moment) -> Self {
-        Self { words, name, moment }
+    pub fn new(name: &'static str, word: &'a Bytes, words: &'a [Bytes], moment: &'a Moment) -> Self {
+        Self { words, name, word, moment }
     }
 
     /// Returns the next argument.

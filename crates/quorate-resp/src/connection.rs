@@ -15,7 +15,7 @@ use crate::host::{Host, Role};
 use crate::plan::{Plan, Premise};
 use crate::slow_log::SlowLog;
 use crate::summary::{Called, Labels};
-use crate::table::{Access, Run, Spec, find, row};
+use crate::table::{Access, Found, Run, find, row};
 
 mod client;
 mod introspect;
@@ -155,18 +155,20 @@ impl Connection {
 
     /// Runs a request.
     pub(crate) fn run(&mut self, words: &[Bytes], moment: &Moment, host: &dyn Host) -> Result<Step, Refusal> {
-        let (spec, arguments) = self.check(words, host).map_err(|refusal| self.refused(words, refusal))?;
+        let found = self.check(words, host).map_err(|refusal| self.refused(words, refusal))?;
+        let spec = found.spec;
         let first = words.first().and_then(|word| find(word)).filter(|first| matches!(first.run, Run::Sub(_)));
         self.last = Called::new(first.map(|first| first.name), spec.name);
         match &mut self.transaction {
             Some(transaction) if !transaction::runs_at_once(spec) => transaction.queue(words, spec),
-            _ => self.call(spec, arguments, moment, host),
+            _ => self.call(found, moment, host),
         }
     }
 
     /// Finds the row of a request, and checks whether the client may send it now.
-    fn check<'a>(&self, words: &'a [Bytes], host: &dyn Host) -> Result<(&'static Spec, &'a [Bytes]), Refusal> {
-        let (spec, arguments) = row(words)?;
+    fn check<'a>(&self, words: &'a [Bytes], host: &dyn Host) -> Result<Found<'a>, Refusal> {
+        let found = row(words)?;
+        let spec = found.spec;
         match self.role(host) {
             _ if spec.before_login => {}
             None => return Err(Refusal::Text("NOAUTH Authentication required.")),
@@ -181,10 +183,10 @@ impl Connection {
         if self.transaction.is_some() && transaction::is_refused(spec) {
             return Err(Refusal::InTransaction(spec.name));
         }
-        if self.transaction.is_some() && own::is_query(spec, arguments, host) {
+        if self.transaction.is_some() && own::is_query(found, host) {
             return Err(Refusal::Text("ERR in a transaction, Q.SQL is for statements that write; query before MULTI"));
         }
-        Ok((spec, arguments))
+        Ok(found)
     }
 
     /// Has the transaction fail that has begun; EXEC ends it.
@@ -204,9 +206,10 @@ impl Connection {
     }
 
     /// Runs a request whose row is known.
-    fn call(&mut self, spec: &Spec, arguments: &[Bytes], moment: &Moment, host: &dyn Host) -> Result<Step, Refusal> {
+    fn call(&mut self, found: Found<'_>, moment: &Moment, host: &dyn Host) -> Result<Step, Refusal> {
         let moment = Moment { space: self.space, ..moment.clone() };
-        let mut args = Args::new(spec.name, arguments, &moment);
+        let Found { spec, word, arguments } = found;
+        let mut args = Args::new(spec.name, word, arguments, &moment);
         let step = match spec.run {
             Run::Keys(plan) => {
                 let mut plan = plan(&mut args)?;

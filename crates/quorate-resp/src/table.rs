@@ -209,25 +209,37 @@ pub fn find(name: &[u8]) -> Option<&'static Spec> {
     BY_NAME.get(name.as_str()).copied()
 }
 
-/// Returns the row of a call: that of its second word, if there is one; and which of the words are its arguments.
+/// What the words of a call are.
+#[derive(Clone, Copy, Debug)]
+pub struct Found<'a> {
+    /// The row of the call.
+    pub spec: &'static Spec,
+    /// The last word of its name, as it was sent.
+    pub word: &'a Bytes,
+    /// The words that are its arguments.
+    pub arguments: &'a [Bytes],
+}
+
+/// Returns what the words of a call are. Its row is that of its second word, if there is one.
 ///
 /// # Errors
 ///
 /// [`Refusal`], if there is none, or if it has another number of words.
-pub fn row(words: &[Bytes]) -> Result<(&'static Spec, &[Bytes]), Refusal> {
-    let (name, arguments) = words.split_first().ok_or(Refusal::Syntax)?;
-    let spec = find(name).ok_or_else(|| unknown(name, arguments))?;
+pub fn row(words: &[Bytes]) -> Result<Found<'_>, Refusal> {
+    let (word, arguments) = words.split_first().ok_or(Refusal::Syntax)?;
+    let spec = find(word).ok_or_else(|| unknown(word, arguments))?;
     let Run::Sub(subs) = spec.run else {
         let is_allowed = spec.allows(words.len());
-        return if is_allowed { Ok((spec, arguments)) } else { Err(Refusal::Arity(spec.name.to_owned())) };
+        let found = Found { spec, word, arguments };
+        return if is_allowed { Ok(found) } else { Err(Refusal::Arity(spec.name.to_owned())) };
     };
-    let (name, arguments) = arguments.split_first().ok_or_else(|| Refusal::Arity(spec.name.to_owned()))?;
-    let sub = subs.iter().find(|sub| name.eq_ignore_ascii_case(sub.name.as_bytes()));
-    let sub = sub.ok_or_else(|| Refusal::UnknownSub { name: text(name), of: spec.name })?;
+    let (word, arguments) = arguments.split_first().ok_or_else(|| Refusal::Arity(spec.name.to_owned()))?;
+    let sub = subs.iter().find(|sub| word.eq_ignore_ascii_case(sub.name.as_bytes()));
+    let sub = sub.ok_or_else(|| Refusal::UnknownSub { name: text(word), of: spec.name })?;
     if !sub.allows(words.len()) {
         return Err(Refusal::Arity(format!("{}|{}", spec.name, sub.name)));
     }
-    Ok((sub, arguments))
+    Ok(Found { spec: sub, word, arguments })
 }
 
 fn unknown(name: &[u8], arguments: &[Bytes]) -> Refusal {

@@ -70,8 +70,8 @@ fn list(call: &mut Call) -> Ran {
 
 fn keys(call: &mut Call) -> Ran {
     let words = call.args.rest();
-    let (spec, _) = table::row(&words).map_err(|_| Refusal::Text("ERR Invalid command specified"))?;
-    let keys: Vec<_> = spec.keys_of(&words).into_iter().cloned().collect();
+    let found = table::row(&words).map_err(|_| Refusal::Text("ERR Invalid command specified"))?;
+    let keys: Vec<_> = found.spec.keys_of(&words).into_iter().cloned().collect();
     if keys.is_empty() {
         return Err(Refusal::Text("ERR The command has no key arguments"));
     }

@@ -12,7 +12,7 @@ use crate::host::Host;
 use crate::limits::REQUEST_NAME_BYTES_MAX;
 use crate::plan::{Plan, Results};
 use crate::replies;
-use crate::table::{Access, Spec, local, row};
+use crate::table::{Access, Found, Spec, local, row};
 
 /// The rows of our own commands on requests.
 pub const OWN_COMMANDS: &[Spec] = &[
@@ -40,7 +40,7 @@ fn sql(call: &mut Call) -> Ran {
 }
 
 /// Returns whether a call is a query of SQL, which is not a part of an entry.
-pub fn is_query(spec: &Spec, arguments: &[Bytes], host: &dyn Host) -> bool {
+pub fn is_query(Found { spec, arguments, .. }: Found<'_>, host: &dyn Host) -> bool {
     let text = arguments.first().and_then(|text| std::str::from_utf8(text).ok());
     spec.name == "q.sql" && text.is_some_and(|text| !host.may_write(text))
 }
@@ -93,7 +93,8 @@ fn named(call: &mut Call) -> Ran {
         return Err(Refusal::Text("ERR the name of a request has 1 to 128 bytes"));
     }
     let words = call.args.rest();
-    let (spec, arguments) = row(&words)?;
+    let found = row(&words)?;
+    let spec = found.spec;
     let is_exec = spec.name == "exec";
     if !is_exec && call.connection.is_in_transaction() {
         return Err(Refusal::Text("ERR in a transaction, only EXEC can have a name"));
@@ -102,7 +103,7 @@ fn named(call: &mut Call) -> Ran {
     let mut moment = call.args.moment.clone();
     moment.seed = seed_of(&name);
     let may_be_named = is_exec || spec.name == "q.sql" || (spec.access == Access::Write && !spec.is_alone);
-    let step = if may_be_named { call.connection.call(spec, arguments, &moment, call.host)? } else { Frame::OK.into() };
+    let step = if may_be_named { call.connection.call(found, &moment, call.host)? } else { Frame::OK.into() };
     match step {
         Step::Exec(terms, _) if !terms.premises.is_empty() => {
             Err(Refusal::Text("ERR a transaction that watches keys can't have a name"))

@@ -3,7 +3,7 @@
 use super::Call;
 use super::introspect;
 use crate::batch::Step;
-use crate::error::Refusal;
+use crate::error::{Refusal, text};
 use crate::frame::Frame;
 use crate::glob::Glob;
 use crate::number::integer;
@@ -120,7 +120,7 @@ fn config_set(call: &mut Call) -> Ran {
 fn slow_requests(call: &mut Call) -> Ran {
     const COUNT: i64 = 10;
     if call.args.left() > 1 {
-        return Err(Refusal::Subcommand { name: "GET".to_owned(), of: "slowlog" });
+        return Err(Refusal::Subcommand { name: text(call.args.word), of: "slowlog" });
     }
     let count = if call.args.is_empty() { Some(COUNT) } else { integer(&call.args.next()?) };
     let count = count.filter(|count| *count >= -1);

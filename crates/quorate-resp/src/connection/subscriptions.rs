@@ -8,7 +8,7 @@ use quorate_model::{Command, CommandResult, EventsCommand};
 
 use super::{Call, Common};
 use crate::batch::Step;
-use crate::error::Refusal;
+use crate::error::{Refusal, text};
 use crate::frame::Frame;
 use crate::glob::Glob;
 use crate::limits::SUBSCRIPTIONS_MAX;
@@ -190,7 +190,7 @@ fn publish(call: &mut Call) -> Ran {
 
 fn channels(call: &mut Call) -> Ran {
     if call.args.left() > 1 {
-        return Err(Refusal::Subcommand { name: "CHANNELS".to_owned(), of: "pubsub" });
+        return Err(Refusal::Subcommand { name: text(call.args.word), of: "pubsub" });
     }
     let glob = if call.args.is_empty() { None } else { Some(Glob::new(call.args.next()?)?) };
     Ok(Frame::bulks(call.connection.common.audience.channels(glob.as_ref())).into())

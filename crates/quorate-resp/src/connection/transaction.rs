@@ -101,7 +101,7 @@ fn exec(call: &mut Call) -> Ran {
     let mut moment = call.args.moment.clone();
     for words in &transaction.commands {
         moment.seed = moment.seed.rotate_left(7).wrapping_add(1);
-        let step = row(words).and_then(|(spec, args)| call.connection.call(spec, args, &moment, call.host));
+        let step = row(words).and_then(|found| call.connection.call(found, &moment, call.host));
         parts.push(match step {
             Ok(Step::Plan(mut plan)) => {
                 // What it reads, it reads where it writes.
