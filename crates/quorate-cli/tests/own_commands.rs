@@ -2,7 +2,10 @@
 
 #![allow(
     clippy::unwrap_used,
+    clippy::expect_used,
     clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    clippy::print_stderr,
     reason = "tests run real processes and stop at the first surprise"
 )]
 
@@ -95,6 +98,10 @@ fn a_lock_passes_to_the_client_that_waits() {
     wait_until("the wait", || first.ask("Q.LOCKINFO jobs").contains("$\"bob\""));
     assert_eq!(first.ask("Q.UNLOCK jobs ann"), ":1");
     assert!(second.reply().unwrap().to_string().ends_with(", $\"bob\"]"));
+    let token = number(held.trim_start_matches("*[").split(',').next().unwrap());
+    let late = second.ask(&format!("MULTI\nQ.ATOMIC\nQ.HOLDS jobs {token}\nSET fenced 1\nEXEC\nEXISTS fenced"));
+    assert!(late.contains("-EXECABORT Transaction discarded because of: the lock is not held"), "{late}");
+    assert!(late.ends_with(" :0"), "{late}");
     // A client that has gone away does not wait any more.
     first.send("Q.LOCK jobs 60000 HOLDER eve WAIT 60000").unwrap();
     wait_until("the wait", || second.ask("Q.LOCKINFO jobs").contains("$\"eve\""));

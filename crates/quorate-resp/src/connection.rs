@@ -157,8 +157,7 @@ impl Connection {
     pub(crate) fn run(&mut self, words: &[Bytes], moment: &Moment, host: &dyn Host) -> Result<Step, Refusal> {
         let found = self.check(words, host).map_err(|refusal| self.refused(words, refusal))?;
         let spec = found.spec;
-        let first = words.first().and_then(|word| find(word)).filter(|first| matches!(first.run, Run::Sub(_)));
-        self.last = Called::new(first.map(|first| first.name), spec.name);
+        self.last = Called::new(found.of, spec.name);
         match &mut self.transaction {
             Some(transaction) if !transaction::runs_at_once(spec) => transaction.queue(words, spec),
             _ => self.call(found, moment, host),
@@ -208,7 +207,7 @@ impl Connection {
     /// Runs a request whose row is known.
     fn call(&mut self, found: Found<'_>, moment: &Moment, host: &dyn Host) -> Result<Step, Refusal> {
         let moment = Moment { space: self.space, ..moment.clone() };
-        let Found { spec, word, arguments } = found;
+        let Found { spec, word, arguments, .. } = found;
         let mut args = Args::new(spec.name, word, arguments, &moment);
         let step = match spec.run {
             Run::Keys(plan) => {
@@ -221,7 +220,9 @@ impl Connection {
         };
         match step {
             // Whether a statement of SQL writes is not known before it was read.
-            Step::Plan(Plan { is_write: true, .. }) if self.role(host) != Some(Role::Write) => {
+            Step::Plan(Plan { is_write: true, .. })
+                if spec.access != Access::Write && self.role(host) != Some(Role::Write) =>
+            {
                 Err(Refusal::NoPermission { user: self.user_name(), command: spec.name })
             }
             step => Ok(step),

@@ -212,6 +212,8 @@ pub fn find(name: &[u8]) -> Option<&'static Spec> {
 /// What the words of a call are.
 #[derive(Clone, Copy, Debug)]
 pub struct Found<'a> {
+    /// The name of the command that it is below, if it is.
+    pub of: Option<&'static str>,
     /// The row of the call.
     pub spec: &'static Spec,
     /// The last word of its name, as it was sent.
@@ -230,7 +232,7 @@ pub fn row(words: &[Bytes]) -> Result<Found<'_>, Refusal> {
     let spec = find(word).ok_or_else(|| unknown(word, arguments))?;
     let Run::Sub(subs) = spec.run else {
         let is_allowed = spec.allows(words.len());
-        let found = Found { spec, word, arguments };
+        let found = Found { of: None, spec, word, arguments };
         return if is_allowed { Ok(found) } else { Err(Refusal::Arity(spec.name.to_owned())) };
     };
     let (word, arguments) = arguments.split_first().ok_or_else(|| Refusal::Arity(spec.name.to_owned()))?;
@@ -239,7 +241,7 @@ pub fn row(words: &[Bytes]) -> Result<Found<'_>, Refusal> {
     if !sub.allows(words.len()) {
         return Err(Refusal::Arity(format!("{}|{}", spec.name, sub.name)));
     }
-    Ok(Found { spec: sub, word, arguments })
+    Ok(Found { of: Some(spec.name), spec: sub, word, arguments })
 }
 
 fn unknown(name: &[u8], arguments: &[Bytes]) -> Refusal {

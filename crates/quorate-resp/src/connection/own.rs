@@ -12,7 +12,7 @@ use crate::host::Host;
 use crate::limits::REQUEST_NAME_BYTES_MAX;
 use crate::plan::{Plan, Results};
 use crate::replies;
-use crate::table::{Access, Found, Spec, local, row};
+use crate::table::{Access, Found, Run, Spec, local, row};
 
 /// The rows of our own commands on requests.
 pub const OWN_COMMANDS: &[Spec] = &[
@@ -102,7 +102,8 @@ fn named(call: &mut Call) -> Ran {
     // The same request draws the same when it is sent again.
     let mut moment = call.args.moment.clone();
     moment.seed = seed_of(&name);
-    let may_be_named = is_exec || spec.name == "q.sql" || (spec.access == Access::Write && !spec.is_alone);
+    let writes_at_once = spec.access == Access::Write && matches!(spec.run, Run::Keys(_)) && !spec.is_alone;
+    let may_be_named = is_exec || spec.name == "q.sql" || writes_at_once;
     let step = if may_be_named { call.connection.call(found, &moment, call.host)? } else { Frame::OK.into() };
     match step {
         Step::Exec(terms, _) if !terms.premises.is_empty() => {
