@@ -191,8 +191,9 @@ async fn the_description_names_every_endpoint_and_its_methods() {
     assert_eq!(described["openapi"], "3.1.0");
     let paths = described["paths"].as_object().unwrap();
     assert!(paths.len() > 15, "{}", paths.len());
-    // There is no answer for a key that is missing but 404.
+    // There is no answer for a key or a lock that is missing but 404.
     assert_eq!(server.send("PUT", "/keys/{key}", &[], b"value").status, 201);
+    assert_eq!(server.send("POST", "/locks/{name}", &[], b"").status, 200);
     for (path, operations) in paths {
         for method in ["GET", "POST"] {
             let is_described = operations.get(method.to_ascii_lowercase()).is_some();

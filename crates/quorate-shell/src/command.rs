@@ -116,7 +116,7 @@ pub const COMMANDS: &[Spec] = &[
     spec(".level", "local|linearizable", "the guarantee of reads",
         "local: what the node that answers has applied.\nlinearizable: everything that was acknowledged before.",
         Takes::Level),
-    spec(".locks", "[PREFIX]", "the locks, or those that start with PREFIX: who holds them, and who waits",
+    spec(".locks", "[PREFIX]", "the locks, or those that start with PREFIX: their holders and waiters",
         "quorate locks acquires, releases and forces them.", Takes::Nothing),
     spec(".mode", "MODE", "how results are printed", "", Takes::Mode),
     spec(".nullvalue", "TEXT", "the text for NULL", "", Takes::Nothing),
