@@ -30,6 +30,8 @@ use crate::verdict::Verdict;
 const PIPELINE_MAX: u64 = 20;
 /// After so many requests the commands go to another node.
 const NODE_AFTER: u64 = 2_000;
+/// Keeps the log of slow requests empty: what is slow differs between servers.
+const NO_SLOW_LOG: [&str; 2] = ["config set slowlog-log-slower-than -1", "slowlog reset"];
 /// How long a server may take to start, and a cluster to reach its format level.
 const READY_MAX: Duration = Duration::from_secs(60);
 /// How long a reply may take.
@@ -56,11 +58,14 @@ pub async fn run(args: RedisArgs) -> Result<Verdict> {
     let RedisArgs { seconds, seed, valkey, options } = args;
     let seed = seed.unwrap_or_else(|| Rng::from_os().next_u64() >> 32);
     println!("seed {seed}");
-    let (_valkey, redis) = start_valkey(&valkey).await?;
+    let (_valkey, mut redis) = start_valkey(&valkey).await?;
     let mut cluster = Cluster::start(&options, &[]).await?;
     let mut nodes = Vec::new();
     for node in cluster.nodes()? {
         nodes.push(Connection::to(&node.resp_addr).await?);
+    }
+    for server in nodes.iter_mut().chain([&mut redis]) {
+        server.ask(&NO_SLOW_LOG.map(request)).await?;
     }
     wait_for_level(&mut nodes[0]).await?;
     let mut sides = Sides { redis, nodes, at: 0, hello: "2", comparison: Comparison::default() };
@@ -97,9 +102,13 @@ async fn start_valkey(program: &PathBuf) -> Result<(Child, Connection)> {
     Ok((process, connected))
 }
 
+/// Returns a request with these words.
+fn request(text: &str) -> Vec<Bytes> {
+    text.split(' ').map(|word| Bytes::copy_from_slice(word.as_bytes())).collect()
+}
+
 /// Waits until transactions can depend on keys: the last thing that follows the founding of a cluster.
 async fn wait_for_level(node: &mut Connection) -> Result<()> {
-    let request = |text: &str| text.split(' ').map(|word| Bytes::copy_from_slice(word.as_bytes())).collect::<Vec<_>>();
     let guarded = ["watch level", "multi", "ping", "exec"].map(request);
     let reached = async || {
         let replies = node.ask(&guarded).await.ok()?;
