@@ -17,15 +17,11 @@ use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 use support::door::Door;
-use support::{Dev, ended_with, failed, quorate, quorate_reads, succeeded, wait_until};
+use support::{Dev, ended_with, failed, json_of, quorate, quorate_reads, succeeded, wait_until};
 
 /// Runs `quorate keys`.
 fn keys(dev: &Dev, args: &[&str]) -> Output {
     quorate(&[&["keys", args[0], "--data-dir", dev.path()], &args[1..]].concat())
-}
-
-fn json(output: &Output) -> Value {
-    serde_json::from_str(&succeeded(output)).unwrap()
 }
 
 #[test]
@@ -33,11 +29,11 @@ fn keys_are_set_shown_and_removed_by_hand() {
     let dev = Dev::start(1);
     assert_eq!(succeeded(&keys(&dev, &["set", "greeting", "hello", "--ttl", "1h"])), "OK\n");
     assert_eq!(succeeded(&keys(&dev, &["get", "greeting", "--raw"])), "hello");
-    assert_eq!(json(&keys(&dev, &["get", "greeting", "--json"])), json!([{ "value": "hello" }]));
-    let left = json(&keys(&dev, &["ttl", "greeting", "--json"]))[0]["ttl"].as_f64().unwrap();
+    assert_eq!(json_of(&keys(&dev, &["get", "greeting", "--json"])), json!([{ "value": "hello" }]));
+    let left = json_of(&keys(&dev, &["ttl", "greeting", "--json"]))[0]["ttl"].as_f64().unwrap();
     assert!((3_000.0..=3_600.0).contains(&left), "{left}");
     succeeded(&keys(&dev, &["ttl", "greeting", "never"]));
-    let shown = json(&keys(&dev, &["ttl", "greeting", "--json"]))[0].clone();
+    let shown = json_of(&keys(&dev, &["ttl", "greeting", "--json"]))[0].clone();
     assert_eq!((&shown["type"], &shown["ttl"]), (&json!("string"), &Value::Null));
 
     assert!(failed(&keys(&dev, &["set", "greeting", "x", "--if-missing"])).contains("the condition does not hold"));
@@ -66,7 +62,7 @@ fn bytes_that_are_no_text_are_told_apart() {
     let set = ["keys", "set", "--data-dir", dev.path(), "from stdin", "-"];
     succeeded(&quorate_reads(&set, "line\u{1b}[31m\n"));
     assert_eq!(succeeded(&keys(&dev, &["get", "from stdin", "--raw"])), "line\u{1b}[31m\n");
-    let listed = json(&keys(&dev, &["ls", "--json"]));
+    let listed = json_of(&keys(&dev, &["ls", "--json"]));
     let names: Vec<&Value> = listed.as_array().unwrap().iter().map(|row| &row["key"]).collect();
     assert_eq!(names, [&json!("from stdin"), &json!({ "hex": "ff" })]);
     let quoted = succeeded(&keys(&dev, &["ls", "--format", "quote"]));
@@ -90,9 +86,9 @@ fn each_type_is_printed_as_what_it_is() {
     assert_eq!(get("scores"), "member,score\nbob,1.0\nann,2.5\n");
     assert_eq!(get("queue"), "index,item\n0,x\n1,y\n");
     assert!(failed(&keys(&dev, &["get", "tags", "--raw"])).contains("WRONGTYPE"));
-    let listed = json(&keys(&dev, &["ls", "--json", "--type", "sorted set"]));
+    let listed = json_of(&keys(&dev, &["ls", "--json", "--type", "sorted set"]));
     assert_eq!((listed.as_array().unwrap().len(), &listed[0]["key"]), (1, &json!("scores")));
-    let listed = json(&dev.sql(&["--format", "json"], ".keys us"));
+    let listed = json_of(&dev.sql(&["--format", "json"], ".keys us"));
     assert_eq!((listed.as_array().unwrap().len(), &listed[0]["type"]), (1, &json!("hash")));
     assert!(succeeded(&dev.sql(&[], ".keys")).contains("queue"));
 }

@@ -16,7 +16,7 @@ use std::thread;
 
 use serde_json::{Value, json};
 use support::door::Door;
-use support::{Dev, failed, quorate, succeeded, wait_until};
+use support::{Dev, failed, json_of, quorate, succeeded, wait_until};
 
 /// The HTTP ports of a cluster, and the calls of a test.
 struct Locks {
@@ -116,23 +116,19 @@ fn by_hand(dev: &Dev, args: &[&str]) -> Output {
     quorate(&[&["locks", args[0], "--data-dir", dev.path()], &args[1..]].concat())
 }
 
-fn rows(output: &Output) -> Value {
-    serde_json::from_str(&succeeded(output)).unwrap()
-}
-
 #[test]
 fn locks_are_acquired_shown_and_ended_by_hand() {
     let dev = Dev::start(1);
-    let acquired = rows(&by_hand(&dev, &["acquire", "deploy", "--holder", "ann", "--note", "release 7", "--json"]));
+    let acquired = json_of(&by_hand(&dev, &["acquire", "deploy", "--holder", "ann", "--note", "release 7", "--json"]));
     let token = &acquired[0]["token"];
     assert_eq!(acquired[0]["holder"], "ann");
     assert!(acquired[0]["left"].as_f64().unwrap() > 500.0, "{acquired}");
     assert!(failed(&by_hand(&dev, &["acquire", "deploy", "--wait", "100ms"])).contains("others hold 'deploy'"));
     by_hand(&dev, &["acquire", "pool", "--permits", "2"]);
-    let again = rows(&by_hand(&dev, &["acquire", "deploy", "--holder", "ann", "--note", "release 7", "--json"]));
+    let again = json_of(&by_hand(&dev, &["acquire", "deploy", "--holder", "ann", "--note", "release 7", "--json"]));
     assert_eq!(&again[0]["token"], token);
 
-    let held = rows(&by_hand(&dev, &["ls", "de", "--json"]));
+    let held = json_of(&by_hand(&dev, &["ls", "de", "--json"]));
     let lock = held[0].as_object().unwrap();
     let shown = ["name", "permits", "state", "holder", "token", "note"].map(|name| &lock[name]);
     let expected = [&json!("deploy"), &json!(1), &json!("held"), &json!("ann"), token, &json!("release 7")];
@@ -144,5 +140,5 @@ fn locks_are_acquired_shown_and_ended_by_hand() {
     assert_eq!(succeeded(&by_hand(&dev, &["release", "deploy", "ann"])), "OK\n");
     assert_eq!(succeeded(&by_hand(&dev, &["force", "pool", "--token", "1"])), "OK, 0 leases ended\n");
     assert_eq!(succeeded(&by_hand(&dev, &["force", "pool"])), "OK, 1 lease ended\n");
-    assert_eq!(rows(&by_hand(&dev, &["ls", "--json"])), json!([]));
+    assert_eq!(json_of(&by_hand(&dev, &["ls", "--json"])), json!([]));
 }

@@ -26,6 +26,7 @@ use crate::message::{ACKNOWLEDGE, Answer, Content, IDEMPOTENCY_KEY, Request, ans
 use crate::openapi::OPENAPI;
 use crate::options::{BODY_BYTES_MAX, LARGE_BODIES_MAX, Options, SMALL_BODY_BYTES_MAX};
 use crate::port::is_loopback;
+use crate::resource::Resource;
 use crate::rqlite;
 use crate::work::Work;
 
@@ -61,8 +62,8 @@ enum Endpoint {
     Events,
     OpenApi,
     Rqlite(rqlite::Endpoint),
-    Keys(keys::Endpoint),
-    Locks(locks::Endpoint),
+    Keys(Resource),
+    Locks(Resource),
 }
 
 /// The paths of all endpoints but those of rqlite, of keys and of locks.
@@ -83,8 +84,8 @@ impl Endpoint {
     fn of(path: &str) -> Option<Self> {
         let own = PATHS.iter().find(|(own, _)| *own == path).map(|(_, endpoint)| *endpoint);
         let rqlite = || rqlite::Endpoint::of(path).map(Self::Rqlite);
-        let keys = || keys::Endpoint::of(path).map(Self::Keys);
-        own.or_else(rqlite).or_else(keys).or_else(|| locks::Endpoint::of(path).map(Self::Locks))
+        let keys = || Resource::of(path, keys::ALL).map(Self::Keys);
+        own.or_else(rqlite).or_else(keys).or_else(|| Resource::of(path, locks::ALL).map(Self::Locks))
     }
 
     /// Returns the methods that it allows, as the header `Allow` lists them.
@@ -94,8 +95,8 @@ impl Endpoint {
             Self::Pipeline | Self::Cursor | Self::Execute1 | Self::Batch1 => "POST",
             Self::Events => "GET, POST",
             Self::Rqlite(endpoint) => endpoint.methods(),
-            Self::Keys(endpoint) => endpoint.methods(),
-            Self::Locks(endpoint) => endpoint.methods(),
+            Self::Keys(resource) => keys::methods(resource),
+            Self::Locks(resource) => locks::methods(resource),
         }
     }
 
@@ -273,8 +274,8 @@ impl Doors {
             Endpoint::Events => events::serve(work, request).await,
             Endpoint::OpenApi => Ok(answer(StatusCode::OK, Content::Json, OPENAPI)),
             Endpoint::Rqlite(endpoint) => rqlite::serve(self, work, endpoint, request).await,
-            Endpoint::Keys(endpoint) => keys::serve(work, endpoint, level, request).await,
-            Endpoint::Locks(endpoint) => locks::serve(&mut work, endpoint, request).await,
+            Endpoint::Keys(resource) => keys::serve(work, resource, level, request).await,
+            Endpoint::Locks(resource) => locks::serve(&mut work, resource, request).await,
         }
     }
 

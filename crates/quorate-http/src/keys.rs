@@ -24,10 +24,11 @@ use quorate::Level;
 use crate::asked::Asked;
 use crate::error::Problem;
 use crate::message::{Answer, Request, is_read};
+use crate::resource::Resource;
 use crate::work::Work;
 
 /// The path of all keys.
-const ALL: &str = "/keys";
+pub(crate) const ALL: &str = "/keys";
 
 /// What the path of a key starts with. The rest is the key, percent-encoded; it may contain slashes as they are.
 const ONE: &str = "/keys/";
@@ -36,44 +37,27 @@ const ONE: &str = "/keys/";
 #[cfg(test)]
 pub(crate) const PATHS: [&str; 2] = ["/keys", "/keys/{key}"];
 
-/// An endpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Endpoint {
-    /// All keys of a space.
-    All,
-    /// One key.
-    One,
-}
-
-impl Endpoint {
-    pub(crate) fn of(path: &str) -> Option<Self> {
-        match path {
-            ALL => Some(Self::All),
-            path => path.starts_with(ONE).then_some(Self::One),
-        }
-    }
-
-    pub(crate) fn methods(self) -> &'static str {
-        match self {
-            Self::All => "GET, HEAD, POST",
-            Self::One => "GET, HEAD, PUT, DELETE, POST",
-        }
+/// Returns the methods that a path allows, as the header `Allow` lists them.
+pub(crate) fn methods(resource: Resource) -> &'static str {
+    match resource {
+        Resource::All => "GET, HEAD, POST",
+        Resource::One => "GET, HEAD, PUT, DELETE, POST",
     }
 }
 
 /// Answers a request, whose reads have this level.
 pub(crate) async fn serve(
     mut work: Work,
-    endpoint: Endpoint,
+    resource: Resource,
     level: Level,
     request: &Request,
 ) -> Result<Answer, Problem> {
     let asked = Asked::of(request)?;
     let reads = is_read(&request.method);
-    match endpoint {
-        Endpoint::All if reads => listing::list(&work, &asked).await,
-        Endpoint::All => commands::run(&mut work, &asked, &request.body).await,
-        Endpoint::One if reads => read::get(&work, &asked, level).await,
-        Endpoint::One => write::change(&mut work, &asked, request).await,
+    match resource {
+        Resource::All if reads => listing::list(&work, &asked).await,
+        Resource::All => commands::run(&mut work, &asked, &request.body).await,
+        Resource::One if reads => read::get(&work, &asked, level).await,
+        Resource::One => write::change(&mut work, &asked, request).await,
     }
 }

@@ -47,6 +47,7 @@ mod octets;
 mod openapi;
 pub mod options;
 pub mod port;
+mod resource;
 mod rqlite;
 mod text;
 mod work;

@@ -19,10 +19,11 @@ use crate::json::{Json, seconds};
 use crate::message::{Answer, Content, Request, answer, empty, is_read, with_position};
 use crate::octets::{encoded, write};
 use crate::options::LOCK_WAIT_MAX;
+use crate::resource::Resource;
 use crate::work::Work;
 
 /// The path of all locks.
-const ALL: &str = "/locks";
+pub(crate) const ALL: &str = "/locks";
 
 /// What the path of a lock starts with. The rest is its name, percent-encoded; it may contain slashes as they are.
 const ONE: &str = "/locks/";
@@ -31,35 +32,18 @@ const ONE: &str = "/locks/";
 #[cfg(test)]
 pub(crate) const PATHS: [&str; 2] = ["/locks", "/locks/{name}"];
 
-/// An endpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Endpoint {
-    /// All locks.
-    All,
-    /// One lock.
-    One,
-}
-
-impl Endpoint {
-    pub(crate) fn of(path: &str) -> Option<Self> {
-        match path {
-            ALL => Some(Self::All),
-            path => path.starts_with(ONE).then_some(Self::One),
-        }
-    }
-
-    pub(crate) fn methods(self) -> &'static str {
-        match self {
-            Self::All => "GET, HEAD",
-            Self::One => "GET, HEAD, POST, PUT, DELETE",
-        }
+/// Returns the methods that a path allows, as the header `Allow` lists them.
+pub(crate) fn methods(resource: Resource) -> &'static str {
+    match resource {
+        Resource::All => "GET, HEAD",
+        Resource::One => "GET, HEAD, POST, PUT, DELETE",
     }
 }
 
 /// Answers a request.
-pub(crate) async fn serve(work: &mut Work, endpoint: Endpoint, request: &Request) -> Result<Answer, Problem> {
+pub(crate) async fn serve(work: &mut Work, resource: Resource, request: &Request) -> Result<Answer, Problem> {
     let asked = Asked::of(request)?;
-    if endpoint == Endpoint::All {
+    if resource == Resource::All {
         return list(work, &asked).await;
     }
     let name = asked.rest_of_path(ONE)?;

@@ -153,7 +153,7 @@ impl Dev {
     }
 
     pub fn status(&self) -> Value {
-        serde_json::from_str(&succeeded(&quorate(&["status", "--json", "--data-dir", self.path()]))).unwrap()
+        json_of(&quorate(&["status", "--json", "--data-dir", self.path()]))
     }
 
     /// Returns the id of the leader, once there is one.
@@ -235,6 +235,11 @@ pub fn quorate_in(dir: &Path, args: &[&str]) -> Output {
 pub fn succeeded(output: &Output) -> String {
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+/// Returns the JSON that a program has printed which succeeded.
+pub fn json_of(output: &Output) -> Value {
+    serde_json::from_str(&succeeded(output)).unwrap()
 }
 
 /// Checks that a command failed with exit code 1, and returns its standard error.
