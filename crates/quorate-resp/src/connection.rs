@@ -1,7 +1,7 @@
 //! What a connection is between its requests: its user, its database, its transaction, its subscriptions; and how a
 //! request runs.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use quorate_keys::Space;
@@ -72,6 +72,9 @@ pub struct Connection {
     /// When it began, in nanoseconds since 1970.
     since: u64,
     user: Option<(Bytes, Role)>,
+    /// What a client that has not logged in may do, for the requests that are taken now. The host is asked once for
+    /// all of them; each job is checked again.
+    anonymous: OnceLock<Option<Role>>,
     space: Space,
     labels: Labels,
     replies: Replies,
@@ -108,6 +111,7 @@ impl Connection {
             common,
             since: now,
             user: None,
+            anonymous: OnceLock::new(),
             space: 0,
             labels: Default::default(),
             replies: Replies::On,
@@ -124,9 +128,15 @@ impl Connection {
         !self.subscriptions.is_empty()
     }
 
+    /// Begins to take requests: what the host has said before may have changed.
+    pub(crate) fn begin(&mut self) {
+        self.anonymous = OnceLock::new();
+    }
+
     /// Returns what the client may do; none if it has to log in.
     pub fn role(&self, host: &dyn Host) -> Option<Role> {
-        self.user.as_ref().map(|(_, role)| *role).or_else(|| host.anonymous())
+        let of_user = self.user.as_ref().map(|(_, role)| *role);
+        of_user.or_else(|| *self.anonymous.get_or_init(|| host.anonymous()))
     }
 
     /// Returns whether a request waits until those before it were answered: it depends on their answers, or those after

@@ -58,6 +58,7 @@ impl Door {
     /// needed. To be called again once the batch is [finished](Self::finish).
     pub fn take(&mut self, input: &mut BytesMut, mut moment: Moment, host: &dyn Host) -> Batch {
         let mut batch = Batch::at(self.connection.level.clone());
+        self.connection.begin();
         while batch.len() < BATCH_REQUESTS_MAX && !self.connection.is_closing {
             let words = match self.held.take().map_or_else(|| self.read(input, host), |words| Ok(Some(words))) {
                 Ok(Some(words)) => words,
