@@ -74,10 +74,11 @@ impl Servers {
             Ok(String::from_utf8(output.stdout)?.trim().parse::<u32>().ok())
         })?;
         let file: Value = serde_json::from_str(&fs::read_to_string(dir.join("cluster.json"))?)?;
-        let nodes = file["nodes"].as_array().ok_or("cluster.json has no nodes")?;
-        let pid = |node: &Value| node["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok());
+        let nodes = file.get("nodes").and_then(Value::as_array).ok_or("cluster.json has no nodes")?;
+        let pid = |node: &Value| node.get("pid").and_then(Value::as_u64).and_then(|pid| u32::try_from(pid).ok());
         let leading = nodes.iter().find(|node| pid(node) == Some(leader)).ok_or("the leader is not in cluster.json")?;
-        let address = leading["resp_addr"].as_str().ok_or("the node has no port for Redis' clients")?;
+        let address =
+            leading.get("resp_addr").and_then(Value::as_str).ok_or("the node has no port for Redis' clients")?;
         let (host, port) = address.rsplit_once(':').ok_or("the address has no port")?;
         let processes = nodes.iter().filter_map(pid).collect();
         self.servers.push(Server { name: "Quorate", host: host.to_owned(), port: port.parse()?, processes });
