@@ -329,7 +329,7 @@ impl Batch {
         };
     }
 
-    /// Returns what became of it, for a client with this name.
+    /// Returns the outcome of its requests, for a client with this name.
     pub(crate) fn done(&mut self, name: Bytes) -> Done {
         let failed = self.slots.iter().filter(|slot| slot.has_failed()).count();
         Done { requests: self.slots.len(), failed, first: std::mem::take(&mut self.first), asking: self.asking, name }

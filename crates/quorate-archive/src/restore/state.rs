@@ -4,7 +4,7 @@
 //! Invariants:
 //! - What a state counts as written was synced before the state was saved.
 //! - A state of another plan, or one that is damaged, is never used. A database that was made of a state is compared
-//!   with the checksums of all of its pages, whatever became of the files meanwhile.
+//!   with the checksums of all of its pages, even if other programs changed the files meanwhile.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -94,7 +94,7 @@ impl Plan {
                 states.remove().map_err(ArchiveError::Disk)?;
                 return Ok(sums.page_size());
             }
-            begins_anew("what was there has changed meanwhile");
+            begins_anew("the files of the first try have changed");
         }
         states.remove().and_then(|()| file.set_len(0)).map_err(ArchiveError::Disk)?;
         writing.saved = 0;
@@ -138,7 +138,7 @@ impl Writing<'_> {
                     "the restore goes on where an earlier one was"
                 );
             }
-            None => begins_anew("another state was asked for, the archive was tidied up, or its files are damaged"),
+            None => begins_anew("this is another state, the archive was tidied up, or its files are damaged"),
         }
         Ok(state)
     }

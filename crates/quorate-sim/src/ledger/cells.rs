@@ -1,4 +1,4 @@
-//! What was done to the cells, which are keys that several clients write, compared with a model of them.
+//! Compares what clients did to the cells, keys that several clients write, with a model of them.
 //!
 //! Invariant: each entry that writes a cell also adds a row that says what the cell holds then, by the view on keys and
 //! the time of the entry. So the rows are a history of all that took effect, in the order of the log.
