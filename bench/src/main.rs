@@ -18,6 +18,7 @@ mod quorate_node;
 mod resp;
 mod rqlite;
 mod side_car;
+mod wait;
 mod wal;
 
 use std::process::ExitCode;

@@ -18,10 +18,10 @@ use quorate_bench_harness::{Disk, Histogram, Result, Summary, Usage, data_dir};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
+use crate::wait;
+
 /// How long a side-car may take until every database has an archive, or until it has the last change.
 const ARCHIVED_MAX: Duration = Duration::from_secs(60);
-/// How often is looked whether it has.
-const STEP: Duration = Duration::from_millis(20);
 /// How long the same load runs before it is measured.
 const WARM_UP: Duration = Duration::from_secs(2);
 /// How long all are idle before that.
@@ -256,15 +256,8 @@ fn lag(archive: &Place, connections: &[Connection]) -> Result<Duration> {
     Ok(begun.elapsed())
 }
 
-fn wait(is_reached: impl FnMut() -> Result<bool>) -> Result<()> {
-    let (end, mut is_reached) = (Instant::now() + ARCHIVED_MAX, is_reached);
-    while !is_reached()? {
-        if Instant::now() > end {
-            return Err(format!("the side-car archived nothing within {ARCHIVED_MAX:?}").into());
-        }
-        std::thread::sleep(STEP);
-    }
-    Ok(())
+fn wait(is_reached: impl Fn() -> Result<bool>) -> Result<()> {
+    wait::until(ARCHIVED_MAX, "the side-car archived nothing", || Ok(is_reached()?.then_some(())))
 }
 
 fn print(run: &Run) {

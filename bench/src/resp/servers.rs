@@ -5,15 +5,18 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use quorate_bench_harness::{Result, Usage};
 use serde_json::Value;
 
+use crate::wait;
+
 /// How long a server may take until it answers.
 const STARTED_MAX: Duration = Duration::from_secs(60);
-/// How often a server that starts is asked.
-const STEP: Duration = Duration::from_millis(50);
+
+/// The error of a server that does not.
+const LATE: &str = "a server did not start";
 
 /// A server and its processes.
 pub struct Server {
@@ -68,7 +71,7 @@ impl Servers {
         let output = self.children.last_mut().and_then(|child| child.stdout.take()).ok_or("no output")?;
         // The program prints what to type when the cluster can be used.
         BufReader::new(output).read_line(&mut String::new())?;
-        let leader = wait(|| {
+        let leader = wait::until(STARTED_MAX, LATE, || {
             let mut command = Command::new(quorate);
             let output = command.args(["dev", "--pid", "leader", "--data-dir"]).arg(dir).output()?;
             Ok(String::from_utf8(output.stdout)?.trim().parse::<u32>().ok())
@@ -103,7 +106,7 @@ impl Servers {
         let child = command.arg(dir).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
         let processes = vec![child.id()];
         self.children.push(child);
-        wait(|| Ok(pings(port).ok()))?;
+        wait::until(STARTED_MAX, LATE, || Ok(pings(port).ok()))?;
         self.servers.push(Server { name, host: "127.0.0.1".into(), port, processes });
         Ok(())
     }
@@ -127,17 +130,4 @@ fn pings(port: u16) -> Result<()> {
     let mut reply = [0; 5];
     stream.read_exact(&mut reply)?;
     if &reply == b"+PONG" { Ok(()) } else { Err("it does not answer PING".into()) }
-}
-
-fn wait<T>(mut step: impl FnMut() -> Result<Option<T>>) -> Result<T> {
-    let end = Instant::now() + STARTED_MAX;
-    loop {
-        if let Some(reached) = step()? {
-            return Ok(reached);
-        }
-        if Instant::now() > end {
-            return Err(format!("a server did not start within {STARTED_MAX:?}").into());
-        }
-        std::thread::sleep(STEP);
-    }
 }

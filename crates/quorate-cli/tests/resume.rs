@@ -50,7 +50,7 @@ impl Store {
         command
     }
 
-    /// Restores into a file; returns how many bytes were read, and what was said.
+    /// Restores into a file. Returns how many bytes the store sent, and what the program printed.
     fn restore(&self, options: &[&str], file: &str) -> (u64, String) {
         let before = self.faulty.sent();
         let output = self.quorate(&["restore"], &[options, &["-o", file]].concat()).output().unwrap();

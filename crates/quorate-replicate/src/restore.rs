@@ -73,7 +73,7 @@ impl Part {
 impl Drop for Part {
     fn drop(&mut self) {
         if !has_state(self.env.disk().as_ref(), &self.path).unwrap_or(false) {
-            // What is left is of no use, and another try replaces it.
+            // Without a state no other restore can use the file. If it stays, the next restore replaces it.
             let _ = self.env.disk().remove_file(&self.path);
         }
     }

@@ -354,7 +354,7 @@ impl Inner {
         let of_keys = held.keys.wrong(with_keys).into_iter().chain(self.cells.wrong(&held.cells, is_forced));
         let grants = locks::wrong_grants(&held.grants, &self.granted, is_forced);
         let of_locks = grants.into_iter().chain(locks::wrong_states(&self.locks));
-        // A forced recovery may lose what was heard.
+        // A forced recovery may lose events that listeners have heard.
         let heard = events::wrong_heard(&self.heard, &held.events).filter(|_| !is_forced);
         let of_events = events::wrong_held(&held.events, with_events).into_iter().chain(heard);
         of_keys.chain(of_locks).chain(of_events).for_each(|wrong| history.violation(wrong));

@@ -34,7 +34,7 @@ pub struct Reader<R> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stand {
     pub header: Header,
-    /// The checksum of what was read.
+    /// The checksum of the bytes that the reader has read.
     pub crc: u64,
     /// The entries of the index for the pages that were read, in their encoded form.
     pub index: Vec<u8>,

@@ -165,7 +165,7 @@ impl CellClient {
         self.ended(cell, number, done);
     }
 
-    /// Reads a cell. It must not be older than what was acknowledged, or shown, before.
+    /// Reads a cell. Its version must not be below the highest one that a client had seen before the read began.
     async fn read(&self, cell: i64) {
         let Some((name, sql)) = self.some_node() else { return };
         let floor = self.cells.floor(cell);

@@ -96,8 +96,8 @@ impl Acquire {
     /// on to others, such as a door. Waits at most so long, [`Duration::ZERO`] for not at all; `None` if the lock was
     /// not granted by then.
     ///
-    /// If the future is dropped, or fails, the wait ends. What was granted to a holder with a name
-    /// ([`Acquire::holder`]) lasts, so that it can ask again.
+    /// If the future is dropped, or fails, the wait ends. A holder with a name ([`Acquire::holder`]) keeps a lease that
+    /// the cluster has granted, so it can ask again.
     ///
     /// # Errors
     ///
