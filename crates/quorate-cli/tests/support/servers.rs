@@ -137,12 +137,13 @@ impl Drop for Servers {
     }
 }
 
-/// Returns ports on which no process listens, below the range that the system uses for outgoing connections. No port is
-/// returned twice, so that a node that is down keeps its port.
+/// Returns ports on which no process listens, below the range that the system uses for outgoing connections, and above
+/// that of `quorate dev`, which may start at the same time. No port is returned twice, so that a node that is down
+/// keeps its port.
 pub fn free_ports(count: usize) -> Vec<u16> {
-    const PORTS: u32 = 12_000;
+    const PORTS: u32 = 6_000;
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let ports = std::iter::repeat_with(|| (std::process::id() + NEXT.fetch_add(1, Ordering::Relaxed)) % PORTS);
-    let ports = ports.take(PORTS as usize).map(|step| 20_000 + u16::try_from(step).unwrap());
+    let ports = ports.take(PORTS as usize).map(|step| 26_000 + u16::try_from(step).unwrap());
     ports.filter(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).take(count).collect()
 }

@@ -17,8 +17,12 @@ use super::{Result, until};
 const READY_MAX: Duration = Duration::from_secs(120);
 /// How many entries a server that has caught up may lack while more are being written.
 const LAG_MAX: u64 = 10_000;
-/// The range of ports, which is below the range that the system uses for outgoing connections.
-const PORTS: std::ops::Range<u16> = 20_000..32_000;
+/// The range of ports. It is below the range that the system uses for outgoing connections, and above that of `quorate
+/// dev`, which may start at the same time.
+const PORTS: std::ops::Range<u16> = 26_000..32_000;
+/// The distance between the ports where processes with consecutive ids begin to search. A server binds its port only a
+/// moment after the port was found free.
+const PORTS_PER_PROCESS: u32 = 32;
 
 /// Running servers.
 pub struct Servers {
@@ -241,7 +245,8 @@ pub fn serve(mut command: Command, dir: &Path, name: &str) -> Result<Child> {
 
 /// Returns addresses on which no process listens.
 pub fn free_addrs(count: usize) -> Result<Vec<String>> {
-    let first = u16::try_from(std::process::id() % u32::from(PORTS.end - PORTS.start))?;
+    let first = std::process::id().wrapping_mul(PORTS_PER_PROCESS) % u32::from(PORTS.end - PORTS.start);
+    let first = u16::try_from(first)?;
     let ports = (PORTS.start + first..PORTS.end).chain(PORTS);
     let mut held = Vec::new();
     let free = ports.filter(|port| TcpListener::bind(("127.0.0.1", *port)).map(|listener| held.push(listener)).is_ok());
