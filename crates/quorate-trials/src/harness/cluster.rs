@@ -18,6 +18,8 @@ use super::{Result, until};
 const READY_MAX: Duration = Duration::from_secs(120);
 /// How many nodes a cluster has.
 const NODES: usize = 3;
+/// The file that the output of `quorate dev` goes to.
+const DEV_LOG: &str = "dev.log";
 /// The bytes of a MiB.
 const MIB: u64 = 1 << 20;
 
@@ -178,11 +180,14 @@ impl Cluster {
     }
 
     async fn ready(&mut self) -> Result<()> {
-        let file = self.dir.join("cluster.json");
+        let (file, log) = (self.dir.join("cluster.json"), self.dir.join(DEV_LOG));
         let dev = &mut self.dev;
         until("the cluster", READY_MAX, async || match dev.try_wait() {
             Ok(None) => file.exists().then_some(Ok(())),
-            ended => Some(Err(format!("quorate dev ended: {ended:?}"))),
+            ended => Some(Err(format!(
+                "quorate dev ended: {ended:?}\n{}",
+                std::fs::read_to_string(&log).unwrap_or_default()
+            ))),
         })
         .await??;
         Ok(())
@@ -290,7 +295,7 @@ async fn output(command: &mut Command) -> Result<String> {
 }
 
 fn dev(program: &Path, dir: &Path, archive: Option<&Place>) -> Result<Child> {
-    let log = std::fs::File::create(dir.join("dev.log"))?;
+    let log = std::fs::File::create(dir.join(DEV_LOG))?;
     let mut command = Command::new(program);
     // It ends when this process ends for any reason: its standard input is a pipe that this process holds.
     command.args(["dev", "--until-stdin-closes", "--data-dir"]).arg(dir);
