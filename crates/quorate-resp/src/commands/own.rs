@@ -129,7 +129,8 @@ fn page_of(Page { rows, next }: Page<KeyEntry>, with_values: bool) -> Frame {
     } else {
         Frame::bulks(rows.into_iter().map(|row| row.key))
     };
-    Frame::Array(vec![Frame::bulk_or_null(next), rows])
+    // No key comes before the empty one, and as the end of a range it would stand for the end of all.
+    Frame::Array(vec![Frame::bulk_or_null(next.filter(|next| !next.is_empty())), rows])
 }
 
 fn range(args: &mut Args) -> Planned {
