@@ -6,8 +6,8 @@
 //!
 //! # Invariants
 //!
-//! - The waiters of a topic are woken first in, first out, one for each time that the topic is touched. Only those for
-//!   [`Topic::EVENTS`] are all woken, because what they wait for is for all.
+//! - The waiters of a topic are woken first in, first out, one for each time that the topic is touched. Those who watch
+//!   it ([`Topic::watched`]) are all woken, because what they wait for is for all.
 //! - A waiter that was woken but goes away before it has noticed passes its turn on to the next.
 //! - Nothing of a waiter is left when it is dropped.
 
@@ -84,7 +84,7 @@ impl Waits {
         Ok(Waiter { waits: self.clone(), topic, number, woken })
     }
 
-    /// Wakes one waiter for each touched topic, or all of those for events. The caller must have committed the entries,
+    /// Wakes one waiter for each touched topic, and all who watch it. The caller must have committed the entries,
     /// and made them visible to readers.
     pub fn wake(&self, touched: &[(u64, Topic)]) {
         if touched.is_empty() {
@@ -93,6 +93,7 @@ impl Waits {
         let mut inner = lock(&self.0);
         for (index, topic) in touched {
             inner.wake(*topic, Woken::By(*index));
+            inner.wake_watchers(*topic, Woken::By(*index));
         }
     }
 
@@ -115,17 +116,27 @@ impl Waits {
 }
 
 impl Inner {
-    /// Wakes the first waiter of a topic that is still there, or all of those for events.
+    /// Wakes the first waiter of a topic that is still there.
     fn wake(&mut self, topic: Topic, woken: Woken) {
         let Entry::Occupied(mut waiting) = self.waiting.entry(topic) else { return };
         while let Some((_, sender)) = waiting.get_mut().pop_first() {
             self.count = self.count.saturating_sub(1);
-            if sender.send(woken).is_ok() && topic != Topic::EVENTS {
+            if sender.send(woken).is_ok() {
                 break;
             }
         }
         if waiting.get().is_empty() {
             waiting.remove();
+        }
+    }
+
+    /// Wakes all who watch a topic.
+    fn wake_watchers(&mut self, topic: Topic, woken: Woken) {
+        let all = self.waiting.remove(&topic.watched()).unwrap_or_default();
+        self.count = self.count.saturating_sub(all.len());
+        for sender in all.into_values() {
+            // A waiter that is gone needs no answer.
+            let _ = sender.send(woken);
         }
     }
 }
@@ -187,13 +198,15 @@ mod tests {
     }
 
     #[test]
-    fn an_event_wakes_all_who_listen() {
+    fn a_touch_wakes_all_who_watch_and_they_take_no_turn() {
         let waits = Waits::default();
-        let mut listeners = [(); 3].map(|()| waits.register(Topic::EVENTS).unwrap());
-        let mut other = waits.register(TOPIC).unwrap();
-        waits.wake(&[(10, Topic::EVENTS)]);
-        assert_eq!(listeners.each_mut().map(is_woken), [Some(Woken::By(10)); 3]);
-        assert_eq!((is_woken(&mut other), waits.count()), (None, 1));
+        let mut watchers = [(); 3].map(|()| waits.register(TOPIC.watched()).unwrap());
+        let [mut first, mut second] = [(); 2].map(|()| waits.register(TOPIC).unwrap());
+        let mut other = waits.register(Topic(8).watched()).unwrap();
+        waits.wake(&[(10, TOPIC)]);
+        assert_eq!(watchers.each_mut().map(is_woken), [Some(Woken::By(10)); 3]);
+        assert_eq!([&mut first, &mut second, &mut other].map(is_woken), [Some(Woken::By(10)), None, None]);
+        assert_eq!(waits.count(), 2);
     }
 
     #[test]

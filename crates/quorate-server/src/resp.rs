@@ -39,7 +39,7 @@ mod metrics;
 mod store;
 
 pub use channels::EVENTS_WAITING_MAX;
-pub use store::{STATES_MAX, WAIT_LOOK};
+pub use store::STATES_MAX;
 
 /// The most connections of a port. One more closes the oldest connection of the address that has the most.
 pub const CONNECTIONS_MAX: usize = 4_096;

@@ -83,7 +83,7 @@ pub struct Coverage {
 }
 
 /// What a run of many seeds must have met in addition to faults.
-const HAPPENINGS: [&str; 55] = [
+const HAPPENINGS: [&str; 56] = [
     WORK_RIGHT,
     WORK_WRONG,
     TRANSACTION,
@@ -97,6 +97,7 @@ const HAPPENINGS: [&str; 55] = [
     CELL_EXPIRED,
     CELL_READ,
     KEY_AWAITED,
+    KEY_WATCHED,
     LOCK_HELD,
     LOCK_TIMED_OUT,
     FENCED,
@@ -162,12 +163,13 @@ pub const PIPELINE_ENDED: &str = "pipeline whose transaction ended";
 pub const KEYS: &str = "batch of SQL and keys";
 
 /// Pipelines that set two keys because one of them was as it had been read, and those that found it changed; keys that
-/// were written about when they expired; reads of keys; waits for keys.
+/// were written about when they expired; reads of keys; waits for keys, and watches.
 pub const CELL_EXEC: &str = "pipeline with a premise on a key";
 pub const CELL_CONFLICT: &str = "premise that did not hold";
 pub const CELL_EXPIRED: &str = "write of a key that expires";
 pub const CELL_READ: &str = "read of a key";
 pub const KEY_AWAITED: &str = "key that was waited for";
+pub const KEY_WATCHED: &str = "key that was watched";
 
 /// Locks that were acquired, those that were not free for too long, and batches of holders that were late.
 pub const LOCK_HELD: &str = "lock that was acquired";

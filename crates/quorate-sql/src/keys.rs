@@ -78,6 +78,11 @@ pub fn topic_of_space(space: Space) -> Topic {
     Topic(xxh3_64_with_seed(&[], u64::from(space) | 1 << 32))
 }
 
+/// The topic of all changes in a space, which each entry touches that changes a key there.
+pub fn topic_of_changes(space: Space) -> Topic {
+    Topic(xxh3_64_with_seed(&[], u64::from(space) | 2 << 32))
+}
+
 /// The tables of keys in the database of a connection.
 pub(crate) struct KeyTables<'a, N> {
     database: &'a mut Database<N>,

@@ -49,14 +49,17 @@ mod call;
 mod elements;
 mod generic;
 mod into_bytes;
-mod line;
+mod json;
 mod lists;
+mod pop;
 mod premises;
 mod put;
 mod reply;
 mod scan;
 mod sorted_sets;
 mod strings;
+mod wait;
+mod watch;
 mod when;
 
 pub use quorate_model::keys::{
@@ -70,12 +73,15 @@ pub use self::bits::Bits;
 pub use self::call::KeysCall;
 pub use self::elements::{Hash, Set};
 pub use self::into_bytes::IntoBytes;
-pub use self::line::Line;
+pub use self::json::{JsonError, from_json, to_json};
 pub use self::lists::List;
+pub use self::pop::{Pop, Taken};
 pub use self::put::Put;
 pub use self::reply::{FromReply, Replies};
 pub use self::scan::{ElementScan, Scan};
 pub use self::sorted_sets::{InRange, Popped, SortedSet};
+pub use self::wait::WAIT_LOOK;
+pub use self::watch::{PREFIX_LOOKS_APART, Seen, WATCHED_KEYS_MAX, Watch};
 pub use self::when::When;
 
 /// A handle to the keys of one space: those of a node in this process ([`Node::keys`](crate::Node::keys)), or those of

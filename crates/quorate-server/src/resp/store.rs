@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use quorate::keys::{KeyCommand, KeysReply, Space, SpaceCommand, limits};
+use quorate::keys::{KeyCommand, limits};
 use quorate::locks::LocksCommand;
 use quorate::sql::{Command, CommandResult, Mode};
 use quorate::users::{Credentials, Denied, Identity, UserRole};
@@ -20,9 +20,6 @@ use super::{Shared, role};
 /// more than [`REPLY_BYTES_MAX`](limits::REPLY_BYTES_MAX) bytes. The store refuses the commands that remain after these
 /// states.
 pub const STATES_MAX: usize = 4;
-
-/// How long a client that waits for a key is at most not told of a change that another one was told of in vain.
-pub const WAIT_LOOK: Duration = Duration::from_secs(1);
 
 /// The store, as one connection sees it.
 #[derive(Debug)]
@@ -134,27 +131,12 @@ impl ClientStore {
         };
         match awaited {
             Awaited::Lock(command) => self.wait_for_lock(command, left).await,
-            Awaited::Keys { space, keys } => tokio::select! {
-                answered = self.wait_for_keys(space, keys) => answered,
-                () = late => Ok(Answered::TimedOut),
-            },
-        }
-    }
-
-    /// Waits until one of the keys is there.
-    async fn wait_for_keys(&self, space: Space, keys: Vec<Bytes>) -> Result<Answered, Why> {
-        let sql = &self.shared.sql;
-        let look = [Command::Keys(SpaceCommand { space, command: KeyCommand::Exists { keys: keys.clone() }.into() })];
-        loop {
-            // In line first, and then look: so no change is missed.
-            let mut line = sql.keys().space(space).line(keys.clone()).await.map_err(|error| text(&error))?;
-            let found = sql.read_each(&look, limits::REPLY_BYTES_MAX).await.map_err(|error| text(&error))?;
-            if found.iter().any(|result| !matches!(result, CommandResult::Keys(KeysReply::Count(0)))) {
-                return Ok(Answered::Woken);
-            }
-            tokio::select! {
-                () = line.turn() => return Ok(Answered::Woken),
-                () = sleep(WAIT_LOOK) => {}
+            Awaited::Keys { space, keys: awaited } => {
+                let keys = self.shared.sql.keys().space(space);
+                tokio::select! {
+                    waited = keys.wait_for(awaited) => waited.map(|()| Answered::Woken).map_err(|error| text(&error)),
+                    () = late => Ok(Answered::TimedOut),
+                }
             }
         }
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use quorate::keys::{KeyInfo, Replies, Version};
+use quorate::keys::{KeyInfo, Replies, Seen, Version};
 use quorate::sql::{BatchStep, PipelineResult};
 use quorate::{Error, FailureKind, Keys, Level, Sql, params, steps};
 use quorate_env::{Rng, sleep, timeout};
@@ -16,7 +16,7 @@ use quorate_model::keys::RELATIVE_LEVEL;
 
 use super::WRITE_LIMIT;
 use crate::cluster::Cluster;
-use crate::coverage::{CELL_CONFLICT, CELL_EXEC, CELL_EXPIRED, CELL_READ, KEY_AWAITED};
+use crate::coverage::{CELL_CONFLICT, CELL_EXEC, CELL_EXPIRED, CELL_READ, KEY_AWAITED, KEY_WATCHED};
 use crate::ledger::Ledger;
 use crate::ledger::cells::{Action, CellEnd, CellRow, Cells, PARTNER};
 
@@ -77,7 +77,8 @@ impl CellClient {
             }
             let cell = self.rng.below(CELLS).cast_signed();
             match self.rng.below(10) {
-                0 => self.wait().await,
+                0 if self.next % 2 == 0 => self.wait().await,
+                0 => self.watch().await,
                 1 => self.read(cell).await,
                 2..4 => self.set_both(cell).await,
                 4..6 => self.write(cell, Action::Set { expires_in: None }).await,
@@ -185,12 +186,12 @@ impl CellClient {
         let key = format!("awaited:{}:{}", self.client, self.next);
         let (Some((name, sql)), Some((_, other))) = (self.some_node(), self.some_node()) else { return };
         let Some(life) = self.cluster.items(name) else { return };
-        let Ok(mut line) = sql.keys().line([key.as_str()]).await else { return };
+        let Ok(turn) = sql.keys().line([key.as_str()]).await else { return };
         let pushed = other.keys().list(key.as_str()).push_right(["item"]).with_position().await;
         let Ok((_, position)) = pushed else { return };
         let list = sql.keys().at(Level::AtLeast(position)).list(key.as_str());
         let Ok(items) = list.range(0, -1).await else { return };
-        let is_told = timeout(TOLD_MAX, line.turn()).await.is_ok();
+        let is_told = timeout(TOLD_MAX, turn).await.is_ok();
         // The waiters of a node end with it.
         let is_same_life = self.cluster.items(name).is_some_and(|now| Arc::ptr_eq(&now, &life));
         if is_same_life && !(is_told && items == ["item"]) && !self.cluster.history().is_forced() {
@@ -199,6 +200,31 @@ impl CellClient {
             ));
         }
         self.ledger.happened(KEY_AWAITED);
+    }
+
+    /// Watches a key on one node while it is written through another. The watch must end at the last state.
+    async fn watch(&mut self) {
+        self.next += 1;
+        let key = format!("watched:{}:{}", self.client, self.next);
+        let (Some((name, sql)), Some((_, other))) = (self.some_node(), self.some_node()) else { return };
+        let Some(life) = self.cluster.items(name) else { return };
+        let mut watch = sql.keys().at(Level::Local).watch(key.as_str());
+        let Ok(Seen { info: None, .. }) = watch.next().await else { return };
+        let Ok((_, position)) = other.keys().set(key.as_str(), "1").with_position().await else { return };
+        let set = sql.keys().at(Level::AtLeast(position)).describe(key.as_str());
+        let Ok(info) = set.await else { return };
+        let seen = timeout(TOLD_MAX, watch.next()).await;
+        let is_same_life = self.cluster.items(name).is_some_and(|now| Arc::ptr_eq(&now, &life));
+        let is_right = match &seen {
+            Ok(Ok(seen)) => seen.info == info && info.is_some(),
+            // The node was asked and could not answer.
+            Ok(Err(_)) => true,
+            Err(_) => false,
+        };
+        if is_same_life && !is_right && !self.cluster.history().is_forced() {
+            self.violation(format!("{name} has applied {position} and shows {info:?}; its watch shows {seen:?}"));
+        }
+        self.ledger.happened(KEY_WATCHED);
     }
 
     /// Records how a write ended.

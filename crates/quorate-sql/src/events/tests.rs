@@ -160,7 +160,7 @@ fn a_verification_compares_the_events() {
 #[test]
 fn listeners_are_woken_once_an_event_can_be_read() {
     let (_home, store) = with_events();
-    let mut listeners = [(); 2].map(|()| store.waits().register(Topic::EVENTS).unwrap());
+    let mut listeners = [(); 2].map(|()| store.waits().register(Topic::EVENTS.watched()).unwrap());
     apply(&store, vec![entry(ADDED + 1, ControlCommand::Raise(EVENTS_LEVEL))]).unwrap();
     let statement = Statement { sql: "SELECT notify('sql', 'x')".into(), ..Statement::default() };
     apply(&store, vec![entry(ADDED + 2, SqlCommand::Statement(statement))]).unwrap();

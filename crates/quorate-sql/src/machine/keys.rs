@@ -10,7 +10,7 @@
 //!   logic charges.
 
 use quorate_apply::{CommandContext, Trouble};
-use quorate_keys::{Context, Keys, KeysError, Version, next_due, sweep};
+use quorate_keys::{Context, Keys, KeysError, Space, Version, next_due, sweep};
 use quorate_model::codec::keys_reply_len;
 use quorate_model::keys::limits::BRIEF_REPLY_BYTES;
 use quorate_model::keys::{KeysReply, SpaceCommand};
@@ -20,14 +20,16 @@ use quorate_model::{Failure, StoreFault, Topic};
 use super::SqlMachine;
 use crate::classify;
 use crate::ffi::hooks;
-use crate::keys::{Ended, KeyTables, topic, topic_of_space};
+use crate::keys::{Ended, KeyTables, topic, topic_of_changes, topic_of_space};
 use crate::vfs::clock;
 
 /// What the machine knows of the store of keys between two commands.
 #[derive(Debug, Default)]
 pub(super) struct KeysState {
     /// The topics of keys and spaces that commands and sweeps have changed.
-    pub(super) touched: Vec<Topic>,
+    touched: Vec<Topic>,
+    /// The spaces that they have changed, each once.
+    changed: Vec<Space>,
     /// Nothing is to be swept before this time.
     quiet_until: u64,
     /// Whether the last command that failed had written something.
@@ -41,8 +43,26 @@ impl KeysState {
     }
 
     fn touch(&mut self, context: &mut Context) {
-        self.touched.extend(context.take_touched().iter().map(|(space, key)| topic(*space, key)));
-        self.touched.extend(context.take_flushed().into_iter().map(topic_of_space));
+        for (space, key) in context.take_touched() {
+            self.touched.push(topic(space, &key));
+            self.change(space);
+        }
+        for space in context.take_flushed() {
+            self.touched.push(topic_of_space(space));
+            self.change(space);
+        }
+    }
+
+    fn change(&mut self, space: Space) {
+        if !self.changed.contains(&space) {
+            self.changed.push(space);
+        }
+    }
+
+    /// Takes the topics of what has changed.
+    pub(super) fn take_touched(&mut self) -> Vec<Topic> {
+        self.touched.extend(self.changed.drain(..).map(topic_of_changes));
+        std::mem::take(&mut self.touched)
     }
 }
 

@@ -157,7 +157,7 @@ impl Stores for SqlMachine {
     }
 
     fn take_touched(&mut self) -> Vec<Topic> {
-        let mut touched = std::mem::take(&mut self.keys.touched);
+        let mut touched = self.keys.take_touched();
         touched.append(&mut self.locks.touched);
         if std::mem::take(&mut self.events.touched) {
             touched.push(Topic::EVENTS);

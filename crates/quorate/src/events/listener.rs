@@ -140,7 +140,7 @@ impl Listener {
             }
             self.woken = None;
             let sql = &self.events.sql;
-            self.woken = Some(sql.submitter.register(Topic::EVENTS, sql.deadline()).await?);
+            self.woken = Some(sql.submitter.register(Topic::EVENTS.watched(), sql.deadline()).await?);
             self.look().await?;
         }
     }

@@ -88,6 +88,14 @@ macro_rules! as_call {
             }
         }
 
+        impl $(<$generic: $crate::keys::FromReply>)? $builder $(<$generic>)? {
+            /// Runs it as a write, and returns its position too: see
+            /// [`KeysCall::with_position`]($crate::keys::KeysCall::with_position).
+            pub async fn with_position(self) -> Result<($result, $crate::Position), $crate::error::Error> {
+                self.call().with_position().await
+            }
+        }
+
         impl $(<$generic: $crate::keys::FromReply>)? From<$builder $(<$generic>)?> for $crate::sql::BatchStep {
             fn from(builder: $builder $(<$generic>)?) -> Self {
                 builder.call().into()

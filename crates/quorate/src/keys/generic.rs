@@ -18,6 +18,16 @@ impl Keys {
         self.run(KeyCommand::Delete { keys: all([key]), condition })
     }
 
+    /// Returns the number of keys of the space. A key that has expired counts until it is removed.
+    pub fn count_all(&self) -> KeysCall<u64> {
+        self.run(KeyCommand::CountAll)
+    }
+
+    /// Removes all keys of the space, however many there are, in one step.
+    pub fn flush(&self) -> KeysCall<()> {
+        self.run(KeyCommand::Flush)
+    }
+
     /// Returns how many of the keys exist; one counts as often as it is named.
     pub fn exist<B: IntoBytes>(&self, keys: impl IntoIterator<Item = B>) -> KeysCall<u64> {
         self.run(KeyCommand::Exists { keys: all(keys) })

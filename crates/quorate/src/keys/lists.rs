@@ -4,7 +4,7 @@ use bytes::Bytes;
 use quorate_model::keys::{End, Kind, ListCommand};
 
 use super::into_bytes::all;
-use super::{IntoBytes, Keys, KeysCall};
+use super::{FromReply, IntoBytes, Keys, KeysCall, Pop};
 
 /// The list of a key. An index counts from 0, a negative one from the end: -1 is the last item. A list without items
 /// does not exist.
@@ -17,6 +17,11 @@ pub struct List {
 impl List {
     pub(super) fn new(keys: Keys, key: Bytes) -> Self {
         Self { keys, key }
+    }
+
+    /// Returns a call that takes something out of this list.
+    fn taking<T: FromReply>(&self, command: ListCommand) -> Pop<T> {
+        Pop::new(&self.keys, vec![self.key.clone()], command)
     }
 
     /// Pushes values before the first item, one after the other, and returns the length.
@@ -35,18 +40,18 @@ impl List {
     }
 
     /// Removes the first items and returns them.
-    pub fn pop_left(&self, count: u64) -> KeysCall<Vec<Bytes>> {
-        self.keys.run(ListCommand::Pop { key: self.key.clone(), count, end: End::Left })
+    pub fn pop_left(&self, count: u64) -> Pop<Vec<Bytes>> {
+        self.taking(ListCommand::Pop { key: self.key.clone(), count, end: End::Left })
     }
 
     /// Removes the last items and returns them, the last one first.
-    pub fn pop_right(&self, count: u64) -> KeysCall<Vec<Bytes>> {
-        self.keys.run(ListCommand::Pop { key: self.key.clone(), count, end: End::Right })
+    pub fn pop_right(&self, count: u64) -> Pop<Vec<Bytes>> {
+        self.taking(ListCommand::Pop { key: self.key.clone(), count, end: End::Right })
     }
 
     /// Moves an item from an end of this list to an end of a list, perhaps the same, and returns it.
-    pub fn move_to(&self, from_end: End, to: impl IntoBytes, to_end: End) -> KeysCall<Option<Bytes>> {
-        self.keys.run(ListCommand::Move { from: self.key.clone(), to: to.into_bytes(), from_end, to_end })
+    pub fn move_to(&self, from_end: End, to: impl IntoBytes, to_end: End) -> Pop<Option<Bytes>> {
+        self.taking(ListCommand::Move { from: self.key.clone(), to: to.into_bytes(), from_end, to_end })
     }
 
     /// Returns an item.
@@ -138,7 +143,8 @@ impl Keys {
         keys: impl IntoIterator<Item = B>,
         count: u64,
         end: End,
-    ) -> KeysCall<Option<(Bytes, Vec<Bytes>)>> {
-        self.run(ListCommand::PopFirst { keys: all(keys), count, end })
+    ) -> Pop<Option<(Bytes, Vec<Bytes>)>> {
+        let keys = all(keys);
+        Pop::new(self, keys.clone(), ListCommand::PopFirst { keys, count, end })
     }
 }

@@ -7,7 +7,7 @@ use quorate_model::keys::{AddOptions, Aggregate, Kind, Range, SetOperation, Sort
 
 use super::call::as_call;
 use super::into_bytes::all;
-use super::{IntoBytes, Keys, KeysCall};
+use super::{IntoBytes, Keys, KeysCall, Pop};
 
 /// The key of a sorted set, and members of it with their scores.
 pub type Popped = (Bytes, Vec<(Bytes, f64)>);
@@ -104,13 +104,15 @@ impl SortedSet {
     }
 
     /// Removes the first members, and returns them with their scores.
-    pub fn pop_first(&self, count: u64) -> KeysCall<Vec<(Bytes, f64)>> {
-        self.keys.run(SortedSetCommand::Pop { key: self.key.clone(), count, reverse: false })
+    pub fn pop_first(&self, count: u64) -> Pop<Vec<(Bytes, f64)>> {
+        let key = self.key.clone();
+        Pop::new(&self.keys, vec![key.clone()], SortedSetCommand::Pop { key, count, reverse: false })
     }
 
     /// Removes the last members, the last one first, and returns them with their scores.
-    pub fn pop_last(&self, count: u64) -> KeysCall<Vec<(Bytes, f64)>> {
-        self.keys.run(SortedSetCommand::Pop { key: self.key.clone(), count, reverse: true })
+    pub fn pop_last(&self, count: u64) -> Pop<Vec<(Bytes, f64)>> {
+        let key = self.key.clone();
+        Pop::new(&self.keys, vec![key.clone()], SortedSetCommand::Pop { key, count, reverse: true })
     }
 }
 
@@ -211,8 +213,9 @@ impl Keys {
         keys: impl IntoIterator<Item = B>,
         count: u64,
         reverse: bool,
-    ) -> KeysCall<Option<Popped>> {
-        self.run(SortedSetCommand::PopFirst { keys: all(keys), count, reverse })
+    ) -> Pop<Option<Popped>> {
+        let keys = all(keys);
+        Pop::new(self, keys.clone(), SortedSetCommand::PopFirst { keys, count, reverse })
     }
 }
 
