@@ -3,11 +3,11 @@
 //! The servers are processes of the released program. If the machine allows it (root, `unshare`, `nsenter`, `ip`,
 //! `mount`), each runs in a network namespace with a small file system of its own. Otherwise all run on the loopback
 //! interface without faults of networks and disks, and the program says so. Clients write and read registers, sets, a
-//! bank and lists through all nodes. Meanwhile faults from a seed strike one after the other: processes are killed and
-//! paused, networks are cut both ways and one way, links are slow, disks are full, syncs fail, all nodes are killed at
-//! once. During each fault that leaves a majority, and after each fault, a write must be served within a time limit;
-//! after each fault every node must serve reads. At the end all nodes must hold the same, and `quorate_history` must
-//! find the histories right.
+//! bank and lists through all nodes, by SQL, and as keys by Redis' protocol. Meanwhile faults from a seed strike one
+//! after the other: processes are killed and paused, networks are cut both ways and one way, links are slow, disks are
+//! full, syncs fail, all nodes are killed at once. During each fault that leaves a majority, and after each fault, a
+//! write must be served within a time limit; after each fault every node must serve reads. At the end all nodes must
+//! hold the same, and `quorate_history` must find the histories right.
 //!
 //! The run fails if it finds something wrong, if a requested kind of fault never struck, or if a checker could not
 //! decide.

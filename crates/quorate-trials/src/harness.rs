@@ -5,6 +5,7 @@ pub mod dice;
 pub mod figures;
 pub mod load;
 pub mod options;
+pub mod resp;
 pub mod servers;
 
 /// A result whose errors end the trial.

@@ -10,18 +10,15 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use clap::Args;
 use quorate_env::Rng;
-use quorate_resp::differential::{Alike, Comparison, Generator, Value};
-use quorate_resp::{Frame, Protocol};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use quorate_resp::differential::{Alike, Comparison, Generator};
 use tokio::process::{Child, Command};
-use tokio::time::timeout;
 
 use crate::harness::cluster::Cluster;
 use crate::harness::options::Options;
+use crate::harness::resp::{Connection, request};
 use crate::harness::servers::free_addrs;
 use crate::harness::{Result, until};
 use crate::verdict::Verdict;
@@ -34,8 +31,6 @@ const NODE_AFTER: u64 = 2_000;
 const NO_SLOW_LOG: [&str; 2] = ["config set slowlog-log-slower-than -1", "slowlog reset"];
 /// How long a server may take to start, and a cluster to reach its format level.
 const READY_MAX: Duration = Duration::from_secs(60);
-/// How long a reply may take.
-const REPLY_MAX: Duration = Duration::from_secs(60);
 
 /// Options of `quorate-trials redis`.
 #[derive(Args, Debug)]
@@ -102,11 +97,6 @@ async fn start_valkey(program: &PathBuf) -> Result<(Child, Connection)> {
     Ok((process, connected))
 }
 
-/// Returns a request with these words.
-fn request(text: &str) -> Vec<Bytes> {
-    text.split(' ').map(|word| Bytes::copy_from_slice(word.as_bytes())).collect()
-}
-
 /// Waits until transactions can depend on keys: the last thing that follows the founding of a cluster.
 async fn wait_for_level(node: &mut Connection) -> Result<()> {
     let guarded = ["watch level", "multi", "ping", "exec"].map(request);
@@ -115,37 +105,6 @@ async fn wait_for_level(node: &mut Connection) -> Result<()> {
         replies.last().filter(|reply| !reply.is_error()).map(drop)
     };
     until("the format level", READY_MAX, reached).await
-}
-
-/// A connection that shows replies as they are.
-struct Connection {
-    stream: TcpStream,
-    read: BytesMut,
-}
-
-impl Connection {
-    async fn to(addr: &str) -> Result<Self> {
-        Ok(Self { stream: TcpStream::connect(addr).await?, read: BytesMut::new() })
-    }
-
-    /// Sends requests together, and returns their replies.
-    async fn ask(&mut self, requests: &[Vec<Bytes>]) -> Result<Vec<Value>> {
-        let mut bytes = BytesMut::new();
-        for request in requests {
-            Frame::bulks(request.iter().cloned()).write(Protocol::Two, &mut bytes);
-        }
-        self.stream.write_all(&bytes).await?;
-        let mut values = Vec::new();
-        while values.len() < requests.len() {
-            if let Some((value, read)) = Value::read(&self.read)? {
-                values.push(value);
-                drop(self.read.split_to(read));
-            } else if timeout(REPLY_MAX, self.stream.read_buf(&mut self.read)).await?? == 0 {
-                return Err(format!("the connection ended after {} of {} replies", values.len(), requests.len()).into());
-            }
-        }
-        Ok(values)
-    }
 }
 
 /// Both sides, with the same keys.

@@ -37,6 +37,8 @@ pub struct Fleet {
 pub struct Node {
     pub name: String,
     pub addr: String,
+    /// The address of its port for clients of Redis.
+    pub redis: String,
     process: Option<Child>,
 }
 
@@ -44,15 +46,19 @@ impl Fleet {
     /// Starts `count` nodes below a directory.
     pub async fn start(world: World, program: PathBuf, dir: PathBuf, count: usize) -> Result<Self> {
         let names = ('a'..).take(count).map(String::from);
-        let members: Vec<(String, String)> = names.zip(world.addrs(count)?).collect();
+        let (addrs, redis): (Vec<_>, Vec<_>) = world.addrs(count)?.into_iter().unzip();
+        let members: Vec<(String, String)> = names.zip(addrs).collect();
         init(&program, &dir, &members).await?;
-        for (name, _) in &members {
+        for ((name, _), redis) in members.iter().zip(&redis) {
             let file = dir.join(format!("{name}.toml"));
-            let text = std::fs::read_to_string(&file)?;
-            std::fs::write(file, text.replacen("data_dir", &format!("{KEEP_LOG}\ndata_dir"), 1))?;
+            // Without a user, the clients of Redis need no password.
+            let text = std::fs::read_to_string(&file)?.replace("\nadmin_token_hash", "\n# admin_token_hash");
+            let lines = format!("{KEEP_LOG}\nredis.listen = \"{redis}\"\ndata_dir");
+            std::fs::write(file, text.replacen("data_dir", &lines, 1))?;
         }
         let syncs_fail = make_syncs_fail(&dir).await;
-        let nodes = members.into_iter().map(|(name, addr)| Node { name, addr, process: None }).collect();
+        let node = |((name, addr), redis)| Node { name, addr, redis, process: None };
+        let nodes = members.into_iter().zip(redis).map(node).collect();
         let mut fleet = Self { world, nodes, syncs_fail, program, dir };
         for number in 0..count {
             let disk = fleet.disk(number);

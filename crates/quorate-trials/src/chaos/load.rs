@@ -1,8 +1,8 @@
 //! The clients: their operations, and a record of the answers.
 //!
-//! Some clients follow the leader, each of the others uses one node. A client does one operation after the other, of
-//! the four kinds that [`quorate_history`] can check, with pauses that give the rate. A key is in use for a while and
-//! then never again, so that the history of each key stays short.
+//! Some clients follow the leader, each of the others uses one node: by SQL, or as a client of Redis. A client does one
+//! operation after the other, of the kinds that [`quorate_history`] can check, with pauses that give the rate. A key is
+//! in use for a while and then never again, so that the history of each key stays short.
 //!
 //! Invariants:
 //! - All times come from one monotonic clock. An operation begins before it is sent and ends after it was answered.
@@ -21,6 +21,7 @@ use tokio::task::JoinSet;
 use crate::harness::Result;
 
 pub mod bank;
+pub mod keys;
 mod lists;
 mod registers;
 mod sets;
@@ -94,6 +95,33 @@ impl Ledger {
     pub fn record(&self) -> MutexGuard<'_, Record> {
         lock(&self.record)
     }
+
+    /// Counts an operation that has ended now.
+    fn ended<T>(
+        &self,
+        kind: &'static str,
+        writes: bool,
+        begun: Nanos,
+        outcome: Outcome,
+        answer: Option<T>,
+    ) -> Ended<T> {
+        let ended = self.now();
+        let mut record = self.record();
+        *record.counts.entry((kind, outcome)).or_default() += 1;
+        if outcome == Outcome::Done {
+            record.longest = record.longest.max(Duration::from_nanos(ended - begun));
+            record.acknowledged.extend(writes.then_some(ended));
+        }
+        Ended { begun, ended, outcome, answer }
+    }
+
+    /// Keeps an error that no fault explains.
+    fn surprise(&self, error: String) {
+        let mut record = self.record();
+        if record.surprises.len() < SURPRISES_MAX {
+            record.surprises.push(error);
+        }
+    }
 }
 
 impl Client {
@@ -126,25 +154,15 @@ impl Client {
     ) -> Ended<T> {
         let begun = self.ledger.now();
         let result = work.await;
-        let ended = self.ledger.now();
         let outcome = match &result {
             Ok(_) => Outcome::Done,
             Err(Error::Unknown(_)) => Outcome::Unknown,
             Err(_) => Outcome::Failed,
         };
-        let mut record = self.ledger.record();
-        *record.counts.entry((kind, outcome)).or_default() += 1;
-        match &result {
-            Ok(_) => {
-                record.longest = record.longest.max(Duration::from_nanos(ended - begun));
-                record.acknowledged.extend(writes.then_some(ended));
-            }
-            Err(error) if !is_expected(error) && record.surprises.len() < SURPRISES_MAX => {
-                record.surprises.push(format!("{kind}: {error}"));
-            }
-            Err(_) => {}
+        if let Some(error) = result.as_ref().err().filter(|error| !is_expected(error)) {
+            self.ledger.surprise(format!("{kind}: {error}"));
         }
-        Ended { begun, ended, outcome, answer: result.ok() }
+        self.ledger.ended(kind, writes, begun, outcome, result.ok())
     }
 }
 
@@ -155,20 +173,22 @@ fn is_expected(error: &Error) -> bool {
     error.is_retryable() || matches!(error, Error::Unknown(_) | Error::Store(_)) || error.failure().is_some_and(poor)
 }
 
-/// The four kinds of operations, with the keys in use.
+/// The kinds of operations, with the keys in use.
 #[derive(Clone, Default)]
 pub struct Work {
     registers: registers::Registers,
     sets: sets::Sets,
     bank: bank::Bank,
     lists: lists::Lists,
+    keys: keys::Keys,
 }
 
 impl Work {
     /// Creates the tables.
-    pub async fn prepare(&self, client: &Client) -> Result<()> {
-        let tables = [registers::TABLES, sets::TABLES, bank::TABLES, lists::TABLES].concat();
+    pub async fn prepare(&self, client: &Client, keys: &mut keys::Client) -> Result<()> {
+        let tables = [registers::TABLES, sets::TABLES, bank::TABLES, lists::TABLES, keys::TABLES].concat();
         client.patient().batch(tables).await?;
+        self.keys.prepare(keys).await?;
         self.bank.open(client).await
     }
 
@@ -182,11 +202,12 @@ impl Work {
     }
 
     /// Reads everything.
-    pub async fn finish(&self, client: &Client) -> Result<()> {
+    pub async fn finish(&self, client: &Client, keys: &mut keys::Client) -> Result<()> {
         self.registers.finish(client).await?;
         self.sets.finish(client).await?;
         self.bank.finish(client).await?;
-        self.lists.finish(client).await
+        self.lists.finish(client).await?;
+        self.keys.finish(keys, &client.patient()).await
     }
 }
 
@@ -225,19 +246,28 @@ pub struct Load {
 
 impl Load {
     /// Starts the clients, which together try `rate` operations a second.
-    pub fn start(work: &Work, clients: Vec<Client>, rate: u64) -> Self {
-        let pause_max = Duration::from_secs(2) * u32::try_from(clients.len()).unwrap_or(1)
-            / u32::try_from(rate.max(1)).unwrap_or(u32::MAX);
+    pub fn start(work: &Work, clients: Vec<Client>, of_keys: Vec<keys::Client>, rate: u64) -> Self {
+        let count = u32::try_from(clients.len() + of_keys.len()).unwrap_or(1);
+        let pause_max = Duration::from_secs(2) * count / u32::try_from(rate.max(1)).unwrap_or(u32::MAX);
+        // This sleep only sets the rate.
+        let pause = move |rng: &Rng| tokio::time::sleep(pause_max * u32::try_from(rng.below(1000)).unwrap_or(0) / 1000);
         let stopping = Arc::<Mutex<bool>>::default();
         let mut all = JoinSet::new();
         for client in clients {
             let (work, stopping) = (work.clone(), Arc::clone(&stopping));
             all.spawn(async move {
                 while !*lock(&stopping) {
-                    // This sleep only sets the rate.
-                    let part = u32::try_from(client.rng.below(1000)).unwrap_or(0);
-                    tokio::time::sleep(pause_max * part / 1000).await;
+                    pause(&client.rng).await;
                     work.step(&client).await;
+                }
+            });
+        }
+        for mut client in of_keys {
+            let (keys, stopping) = (work.keys.clone(), Arc::clone(&stopping));
+            all.spawn(async move {
+                while !*lock(&stopping) {
+                    pause(&client.rng).await;
+                    keys.step(&mut client).await;
                 }
             });
         }

@@ -10,7 +10,7 @@ use quorate_env::Rng;
 use super::ChaosArgs;
 use super::faults::{Kind, Round, plan};
 use super::fleet::Fleet;
-use super::load::{Client, Ledger, Load, Work};
+use super::load::{Client, Ledger, Load, Work, keys};
 use super::report::{Report, Struck};
 use super::world::World;
 use crate::harness::figures::ms;
@@ -27,6 +27,8 @@ const FOUNDED_MAX: Duration = Duration::from_secs(60);
 const VERIFIED_MAX: Duration = Duration::from_secs(120);
 /// How many clients use each single node, and how many follow the leader.
 const CLIENTS: usize = 3;
+/// How many clients of Redis use each node.
+const CLIENTS_OF_KEYS: usize = 2;
 
 /// The settings of a run.
 pub struct Settings {
@@ -107,7 +109,15 @@ impl Run {
     pub async fn go(&mut self) -> Result<Verdict> {
         let work = Work::default();
         let patient = Client::new(self.probe.sql(), Level::Linearizable, self.rng.fork(), &self.ledger);
-        work.prepare(&patient).await?;
+        let mut of_keys = Vec::new();
+        for _ in 0..CLIENTS_OF_KEYS {
+            let all = self.fleet.nodes.iter();
+            of_keys.extend(
+                all.map(|node| keys::Client::new(&node.redis, self.settings.reads, self.rng.fork(), &self.ledger)),
+            );
+        }
+        let mut patient_keys = keys::Client::patient(&self.fleet.nodes[0].redis, self.rng.fork(), &self.ledger);
+        work.prepare(&patient, &mut patient_keys).await?;
         let tables = ["CREATE TABLE rounds (number INTEGER)", "CREATE TABLE filler (data BLOB)"];
         self.probe.sql().with_deadline(FOUNDED_MAX).batch(tables).await?;
         let mut clients = Vec::new();
@@ -117,14 +127,14 @@ impl Run {
                 clients.push(Client::new(sql, self.settings.reads, self.rng.fork(), &self.ledger));
             }
         }
-        let load = Load::start(&work, clients, self.settings.rate);
+        let load = Load::start(&work, clients, of_keys, self.settings.rate);
         let begun = Instant::now();
         let ended = self.rounds(begun).await;
         load.stop().await?;
         self.report.took = begun.elapsed();
         match ended {
             Ok(()) => {
-                work.finish(&patient).await?;
+                work.finish(&patient, &mut patient_keys).await?;
                 self.compare().await?;
             }
             // Check the histories up to then all the same.

@@ -17,8 +17,8 @@ use crate::harness::servers::free_addrs;
 
 /// The size of each node's file system.
 const DISK_MIB: u64 = 512;
-/// The port of each node in its own namespace.
-const PORT: u16 = 7001;
+/// The port of each node in its own namespace, and that for clients of Redis.
+const PORTS: (u16, u16) = (7001, 7002);
 /// The address of no network card: frames to it are lost.
 const NOBODY: &str = "02:00:00:00:00:99";
 
@@ -92,12 +92,15 @@ impl World {
         Ok(Self { own: true, delays })
     }
 
-    /// Returns the addresses on which the nodes will listen.
-    pub fn addrs(&self, count: usize) -> Result<Vec<String>> {
+    /// Returns the addresses on which the nodes will listen, each with that for clients of Redis.
+    pub fn addrs(&self, count: usize) -> Result<Vec<(String, String)>> {
         if !self.own {
-            return free_addrs(count);
+            let mut addrs = free_addrs(2 * count)?;
+            let redis = addrs.split_off(count);
+            return Ok(addrs.into_iter().zip(redis).collect());
         }
-        Ok((0..count).map(|number| format!("{}:{PORT}", ip(number))).collect())
+        let of = |number| (format!("{}:{}", ip(number), PORTS.0), format!("{}:{}", ip(number), PORTS.1));
+        Ok((0..count).map(of).collect())
     }
 
     /// Creates a node's namespace, links it to the switch, and mounts its file system.
