@@ -15,67 +15,11 @@ use std::path::Path;
 
 use rustix::process::Signal;
 use serde_json::Value;
+use support::cluster_archive::Archived;
 use support::s3::{IDENTITY, RECIPIENT};
 use support::servers::Servers;
 use support::{Dev, failed, plain_sqlite, quorate, signal, succeeded, wait_until};
 use tempfile::TempDir;
-
-/// A cluster with an archive.
-struct Archived {
-    dev: Dev,
-    place: TempDir,
-}
-
-impl Archived {
-    fn start() -> Self {
-        let place = TempDir::new().unwrap();
-        let dev = Dev::start_in(TempDir::new().unwrap(), &["--archive", text(place.path())]);
-        succeeded(&dev.sql(&[], "CREATE TABLE kept (value INTEGER)"));
-        let archived = Self { dev, place };
-        archived.wait_for(1);
-        archived
-    }
-
-    /// Writes a value and returns the position of the write.
-    fn write(&self, value: u32) -> u64 {
-        succeeded(&self.dev.sql(&[], &format!("INSERT INTO kept VALUES ({value})")));
-        self.applied()
-    }
-
-    /// Returns the last entry that a node has applied.
-    fn applied(&self) -> u64 {
-        let status = self.dev.status();
-        status["members"].as_array().unwrap().iter().filter_map(|member| member["applied"].as_u64()).max().unwrap()
-    }
-
-    /// Waits until everything that was written so far is archived, and returns the last archived entry.
-    fn wait_for(&self, least: u64) -> u64 {
-        let target = self.applied().max(least);
-        let mut last = 0;
-        wait_until("everything is archived", || {
-            last = archived(self.place.path()).unwrap_or(0);
-            last >= target
-        });
-        last
-    }
-
-    /// Destroys all machines.
-    fn destroy(self) -> TempDir {
-        for node in self.dev.nodes() {
-            signal(i32::try_from(node["pid"].as_i64().unwrap()).unwrap(), Signal::KILL);
-        }
-        let (_, dir) = self.dev.end(Signal::KILL);
-        drop(dir);
-        self.place
-    }
-}
-
-/// Returns the last archived entry.
-fn archived(place: &Path) -> Option<u64> {
-    let listed = quorate(&["archive", "list", "--json", text(place)]);
-    let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).ok()?;
-    listed[0]["last"]["position"].as_str()?.rsplit('.').next()?.parse().ok()
-}
 
 fn text(path: &Path) -> &str {
     path.to_str().unwrap()

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 pub mod archived;
+pub mod cluster_archive;
 pub mod door;
 pub mod faulty;
 pub mod redis;
