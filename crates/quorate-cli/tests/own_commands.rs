@@ -16,13 +16,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use support::redis::Redis;
 use support::{Dev, succeeded, wait_until};
 
-fn resp_addr(dev: &Dev, id: u64) -> String {
-    dev.nodes()[usize::try_from(id).unwrap() - 1]["resp_addr"].as_str().unwrap().to_owned()
-}
-
 /// Connects to a node, and waits until the cluster has everything that these commands need.
 fn connect(dev: &Dev, id: u64) -> Redis {
-    let mut client = Redis::connect(&resp_addr(dev, id));
+    let mut client = Redis::connect(&dev.resp_addr(id));
     wait_until("the format level", || client.ask("Q.LOCK ready 100").starts_with("*["));
     client
 }
@@ -126,7 +122,7 @@ fn transact(client: &mut Redis, item: usize) -> std::io::Result<()> {
 fn a_named_transaction_is_done_once_and_whole_when_leaders_are_killed() {
     const DONE_BETWEEN: usize = 30;
     let dev = Dev::start(3);
-    let addrs: Vec<String> = dev.ids().iter().map(|id| resp_addr(&dev, *id)).collect();
+    let addrs: Vec<String> = dev.ids().iter().map(|id| dev.resp_addr(*id)).collect();
     connect(&dev, 1).call(&["Q.SQL", "CREATE TABLE t (item INTEGER)"]);
     let (done, has_ended) = (AtomicUsize::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {

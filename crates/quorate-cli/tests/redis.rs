@@ -13,35 +13,23 @@
 mod support;
 
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use support::clients::{Running, node, or_skipped, program, python};
 use support::redis::Redis;
 use support::servers::{Servers, free_ports};
 use support::{Dev, quorate, quorate_reads, succeeded, wait_until};
 
 const PASSWORD: &str = "correct horse";
 
-fn resp_addr(dev: &Dev, id: u64) -> String {
-    dev.nodes()[usize::try_from(id).unwrap() - 1]["resp_addr"].as_str().unwrap().to_owned()
-}
-
-/// Connects to a node, and waits until the cluster has keys, which follows its founding.
-fn connect(addr: &str) -> Redis {
-    let mut client = Redis::connect(addr);
-    wait_until("keys", || client.ask("SET ready 1") == "+OK");
-    client
-}
-
 #[test]
 fn redis_and_sql_see_the_same_keys_at_every_node() {
     let dev = Dev::start(3);
-    let mut clients: Vec<Redis> = dev.ids().iter().map(|id| connect(&resp_addr(&dev, *id))).collect();
+    let mut clients: Vec<Redis> = dev.ids().iter().map(|id| Redis::connect_ready(&dev.resp_addr(*id))).collect();
     for (client, id) in clients.iter_mut().zip(dev.ids()) {
         let space = id;
         assert_eq!(client.ask(&format!("SELECT {space}\nSET a 1\nINCR a\nGET a\nHSET h f v\nHGETALL h\nDBSIZE")), {
@@ -62,7 +50,7 @@ fn redis_and_sql_see_the_same_keys_at_every_node() {
     let leader = dev.leader();
     wait_until("the facts", || client.ask("INFO quorate").contains(&format!("leader:{leader}\\r\\n")));
     assert!(client.ask("CLIENT LIST").contains("cmd=client|list"), "{}", client.ask("CLIENT LIST"));
-    let mut other = connect(&resp_addr(&dev, 1));
+    let mut other = Redis::connect_ready(&dev.resp_addr(1));
     assert_eq!(other.ask("SELECT 3\nCONFIG SET slowlog-log-slower-than 0\nSET c slow"), "+OK +OK +OK");
     let list = client.ask("CLIENT LIST");
     assert!(list.contains("db=3") && list.contains("cmd=set"), "{list}");
@@ -76,13 +64,13 @@ fn redis_and_sql_see_the_same_keys_at_every_node() {
 #[test]
 fn events_reach_the_subscribers_of_every_node_in_order() {
     let dev = Dev::start(3);
-    let [mut first, mut second, mut third] = [1, 2, 3].map(|id| connect(&resp_addr(&dev, id)));
+    let [mut first, mut second, mut third] = [1, 2, 3].map(|id| Redis::connect_ready(&dev.resp_addr(id)));
     wait_until("events", || first.ask("PUBLISH ready x") == ":0");
     assert_eq!(second.ask("SUBSCRIBE news"), "*[$\"subscribe\", $\"news\", :1]");
     assert_eq!(third.ask("PSUBSCRIBE n* *s"), "*[$\"psubscribe\", $\"n*\", :1]");
     assert_eq!(third.reply().unwrap().to_string(), "*[$\"psubscribe\", $\"*s\", :2]");
     assert_eq!(second.ask("UNSUBSCRIBE none"), "*[$\"unsubscribe\", $\"none\", :1]");
-    let mut asking = connect(&resp_addr(&dev, 3));
+    let mut asking = Redis::connect_ready(&dev.resp_addr(3));
     assert_eq!(asking.ask("PUBSUB CHANNELS\nPUBSUB NUMPAT\nPUBLISH zoos x\nPUBLISH zoo x"), "*[] :2 :1 :0");
     assert_eq!(third.reply().unwrap().to_string(), "*[$\"pmessage\", $\"*s\", $\"zoos\", $\"x\"]");
     for payload in ["a", "b", "c"] {
@@ -103,7 +91,7 @@ fn events_reach_the_subscribers_of_every_node_in_order() {
 #[test]
 fn a_transaction_depends_on_what_it_watches_at_any_node() {
     let dev = Dev::start(3);
-    let [mut first, mut second] = [1, 2].map(|id| connect(&resp_addr(&dev, id)));
+    let [mut first, mut second] = [1, 2].map(|id| Redis::connect_ready(&dev.resp_addr(id)));
     // The level that EXEC after WATCH needs follows the founding, too.
     wait_until("the format level", || !first.ask("WATCH level\nMULTI\nPING\nEXEC").contains("format level"));
     assert_eq!(first.ask("SET a 1\nWATCH a\nMULTI\nSET a 2\nINCR b\nLPUSH a x\nEXEC"), {
@@ -119,11 +107,11 @@ fn a_transaction_depends_on_what_it_watches_at_any_node() {
 #[test]
 fn clients_that_wait_are_served_by_pushes_at_any_node() {
     let dev = Dev::start(3);
-    let mut waiting: Vec<Redis> = [2, 2, 3].map(|id| connect(&resp_addr(&dev, id))).into();
+    let mut waiting: Vec<Redis> = [2, 2, 3].map(|id| Redis::connect_ready(&dev.resp_addr(id))).into();
     for client in &mut waiting {
         client.send("BLPOP none queue 0").unwrap();
     }
-    let mut pushing = connect(&resp_addr(&dev, 1));
+    let mut pushing = Redis::connect_ready(&dev.resp_addr(1));
     assert_eq!(pushing.ask("RPUSH queue a b c"), ":3");
     let mut found: Vec<String> = waiting.iter_mut().map(|client| client.reply().unwrap().to_string()).collect();
     found.sort();
@@ -136,7 +124,7 @@ fn clients_that_wait_are_served_by_pushes_at_any_node() {
     client.send("BLPOP queue 0").unwrap();
     drop(client);
     // A client that has gone takes nothing.
-    let mut observer = connect(&resp_addr(&dev, 2));
+    let mut observer = Redis::connect_ready(&dev.resp_addr(2));
     wait_until("the end of the wait", || observer.ask("INFO clients").contains("blocked_clients:0"));
     assert_eq!(pushing.ask("RPUSH queue d\nLRANGE queue 0 -1"), ":1 *[$\"d\"]");
 }
@@ -179,8 +167,8 @@ fn no_acknowledged_write_is_lost_or_doubled_when_leaders_are_killed() {
     const CLIENTS: usize = 6;
     const WRITES_BETWEEN: usize = 200;
     let dev = Dev::start(3);
-    let addrs: Vec<String> = dev.ids().iter().map(|id| resp_addr(&dev, *id)).collect();
-    let mut observer = connect(&addrs[0]);
+    let addrs: Vec<String> = dev.ids().iter().map(|id| dev.resp_addr(*id)).collect();
+    let mut observer = Redis::connect_ready(&addrs[0]);
     let has_ended = AtomicBool::new(false);
     let length = |observer: &mut Redis| -> usize {
         let said = observer.ask("LLEN list");
@@ -196,7 +184,7 @@ fn no_acknowledged_write_is_lost_or_doubled_when_leaders_are_killed() {
         let mut written = 0;
         for _ in 0..2 {
             let leader = dev.leader();
-            observer = connect(&addrs[usize::from(leader == 1)]);
+            observer = Redis::connect_ready(&addrs[usize::from(leader == 1)]);
             wait_until("writes", || length(&mut observer) >= written + WRITES_BETWEEN);
             dev.kill(leader);
             let before = length(&mut observer);
@@ -240,8 +228,8 @@ fn hostile_clients_get_errors_and_disturb_nobody() {
     /// The memory that all of them together may take: each slow one has replies of four reads of 16 MiB.
     const MEMORY_MAX: u64 = 512 << 20;
     let dev = Dev::start(1);
-    let addr = resp_addr(&dev, 1);
-    let mut good = connect(&addr);
+    let addr = dev.resp_addr(1);
+    let mut good = Redis::connect_ready(&addr);
     let before = resident_bytes(dev.pid(1));
     for (sent, error) in [
         ("*1\r\n".repeat(10_000), "expected '$', got '*'"),
@@ -328,34 +316,15 @@ fn users_log_in_by_password_or_token() {
     wait_until("the end of the user", || client.ask("GET a").starts_with("-NOAUTH"));
 }
 
-/// A client, and the command that runs it: a script or program that gets an URL.
-fn clients(installed: &Path) -> [(&'static str, Option<Command>); 3] {
-    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/redis");
-    let (python, modules) = (installed.join("python"), installed.join("npm/node_modules"));
-    let mut versions = python.join("lib").read_dir().into_iter().flatten().flatten();
-    let has_redis = versions.any(|version| version.path().join("site-packages/redis").exists());
-    let program = installed.join("go/go-redis");
-    let script = |runner: PathBuf, name: &str| {
-        let mut command = Command::new(runner);
-        command.arg(scripts.join(name)).env("NODE_PATH", &modules);
-        command
-    };
-    [
-        ("redis-py", has_redis.then(|| script(python.join("bin/python"), "redis.py"))),
-        ("ioredis", modules.join("ioredis").exists().then(|| script("node".into(), "ioredis.cjs"))),
-        ("go-redis", program.exists().then(|| Command::new(program))),
-    ]
-}
-
 #[test]
 fn clients_work_over_tls_with_users_while_the_leader_is_killed() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    let installed = std::env::var_os("QUORATE_CLIENTS").map_or_else(|| target.join("clients"), PathBuf::from);
-    let clients = clients(&installed);
-    if clients.iter().all(|(_, command)| command.is_none()) {
-        assert!(std::env::var_os("CI").is_none(), "no client of Redis is installed: run .ci/clients");
-        eprintln!("skipped: no client of Redis is installed; .ci/clients installs them");
+    let clients = [
+        ("redis-py", python("python", "redis", "redis/redis.py")),
+        ("ioredis", node("ioredis", "redis/ioredis.cjs")),
+        ("go-redis", program("go/go-redis")),
+    ];
+    // CI need not have Go.
+    if or_skipped("a client of Redis", clients.iter().find_map(|(_, command)| command.as_ref())).is_none() {
         return;
     }
     let (mut servers, addrs) = with_users(true);
@@ -380,18 +349,10 @@ fn clients_work_over_tls_with_users_while_the_leader_is_killed() {
         let addr = &addrs[usize::from(led == "a")];
         let ca = servers.dir.path().join("ca.crt");
         command.arg(format!("rediss://app:{}@{addr}", token.trim()));
-        command.env("NODE_EXTRA_CA_CERTS", &ca).env("SSL_CERT_FILE", &ca);
-        let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        let first = lines.next().and_then(Result::ok);
-        if first.as_deref() == Some("counting") {
-            servers.stop(&led, Signal::KILL);
-        }
-        let last = lines.map_while(Result::ok).last();
-        let mut said = String::new();
-        process.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        process.wait().unwrap();
-        assert_eq!((first.as_deref(), last.as_deref()), (Some("counting"), Some("passed")), "{name}: {said}");
+        let running = Running::start(command.env("NODE_EXTRA_CA_CERTS", &ca).env("SSL_CERT_FILE", &ca));
+        running.says("counting");
+        servers.stop(&led, Signal::KILL);
+        running.says("passed");
         servers.serve(&led);
     }
 }

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 pub mod archived;
+pub mod clients;
 pub mod cluster_archive;
 pub mod door;
 pub mod faulty;
@@ -124,6 +125,11 @@ impl Dev {
 
     pub fn addr(&self, id: u64) -> String {
         self.nodes()[usize::try_from(id).unwrap() - 1]["peer_addr"].as_str().unwrap().to_owned()
+    }
+
+    /// Returns the address of a node's port for the clients of Redis.
+    pub fn resp_addr(&self, id: u64) -> String {
+        self.nodes()[usize::try_from(id).unwrap() - 1]["resp_addr"].as_str().unwrap().to_owned()
     }
 
     pub fn pid(&self, id: u64) -> i32 {

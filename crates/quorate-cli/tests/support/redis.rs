@@ -8,6 +8,8 @@ use bytes::{Bytes, BytesMut};
 use quorate_resp::differential::Value;
 use quorate_resp::{Frame, Protocol};
 
+use super::wait_until;
+
 /// How long a reply may take.
 const REPLY_TIME_MAX: Duration = Duration::from_secs(60);
 
@@ -20,6 +22,13 @@ pub struct Redis {
 impl Redis {
     pub fn connect(addr: &str) -> Self {
         Self::try_connect(addr).unwrap()
+    }
+
+    /// Connects to a node, and waits until the cluster has keys, which follows its founding.
+    pub fn connect_ready(addr: &str) -> Self {
+        let mut client = Self::connect(addr);
+        wait_until("keys", || client.ask("SET ready 1") == "+OK");
+        client
     }
 
     pub fn try_connect(addr: &str) -> std::io::Result<Self> {
