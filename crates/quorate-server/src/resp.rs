@@ -248,7 +248,7 @@ impl Host for ClientHost<'_> {
 
     fn info(&self, sections: &[String]) -> String {
         let Shared { facts, counts, env, .. } = self.shared;
-        facts.info(sections, counts, env.unix_nanos())
+        facts.info(sections, counts, env)
     }
 
     fn parameters(&self) -> Vec<(&'static str, String)> {

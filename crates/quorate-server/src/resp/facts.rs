@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::sync::{Arc, RwLock};
 
 use quorate::{Observer, Status};
-use quorate_env::unpoisoned;
+use quorate_env::{Env, unpoisoned};
 use quorate_resp::REDIS_VERSION;
 use quorate_resp::limits::{ARGUMENT_BYTES_MAX, CACHES_END};
 
@@ -47,13 +47,13 @@ impl Facts {
     }
 
     /// Returns the text of INFO.
-    pub(super) fn info(&self, sections: &[String], counts: &Counts, now: u64) -> String {
+    pub(super) fn info(&self, sections: &[String], counts: &Counts, env: &Env) -> String {
         const ALL: [&str; 3] = ["all", "default", "everything"];
         let is_asked = |name: &str| {
             sections.is_empty() || sections.iter().any(|asked| asked == name || ALL.contains(&asked.as_str()))
         };
         let mut text = String::new();
-        for (name, lines) in self.sections(counts, now) {
+        for (name, lines) in self.sections(counts, env) {
             if !is_asked(&name.to_lowercase()) {
                 continue;
             }
@@ -66,7 +66,7 @@ impl Facts {
         text
     }
 
-    fn sections(&self, counts: &Counts, now: u64) -> [Section; 6] {
+    fn sections(&self, counts: &Counts, env: &Env) -> [Section; 7] {
         let status = self.status();
         let of_node = |fact: fn(&Status) -> String| status.as_deref().map(fact).unwrap_or_default();
         let server = vec![
@@ -76,13 +76,15 @@ impl Facts {
             ("os", std::env::consts::OS.to_owned()),
             ("process_id", std::process::id().to_string()),
             ("run_id", of_node(|status| status.node.to_string())),
-            ("server_time_usec", (now / 1_000).to_string()),
+            ("server_time_usec", (env.unix_nanos() / 1_000).to_string()),
         ];
         let clients = vec![
             ("connected_clients", counts.open().to_string()),
             ("maxclients", CONNECTIONS_MAX.to_string()),
             ("blocked_clients", counts.waiting().to_string()),
         ];
+        let used = env.usage().and_then(|usage| usage.resident_bytes).unwrap_or_default();
+        let memory = vec![("used_memory", used.to_string()), ("maxmemory", "0".to_owned())];
         let persistence = vec![("loading", "0".to_owned()), ("aof_enabled", "1".to_owned())];
         let stats = vec![
             ("total_connections_received", counts.connections.get().to_string()),
@@ -104,6 +106,7 @@ impl Facts {
         [
             ("Server", server),
             ("Clients", clients),
+            ("Memory", memory),
             ("Persistence", persistence),
             ("Stats", stats),
             ("Replication", replication),
