@@ -72,7 +72,8 @@ pub async fn run(args: &ServeArgs) -> Result<()> {
     if let Some(http) = &http {
         http.show(&node);
         if config.http_sql {
-            http.open_doors(&node, node.sql(), Options::default().with_insecure(config.insecure));
+            let options = Options::default().with_insecure(config.insecure).with_huststore(config.http_huststore);
+            http.open_doors(&node, node.sql(), options);
         }
     }
     let redis = match &config.redis_listen {

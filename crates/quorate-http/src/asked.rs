@@ -22,7 +22,16 @@ pub(crate) struct Asked<'a> {
 
 impl<'a> Asked<'a> {
     pub(crate) fn of(request: &'a Request) -> Result<Self, Problem> {
-        let parameters: Vec<_> = request.byte_parameters().map(|(name, value)| (name, value.into())).collect();
+        Self::with(request, request.byte_parameters().map(|(name, value)| (name, value.into())).collect())
+    }
+
+    /// Reads a query in which `+` means itself, as in a path.
+    pub(crate) fn literal(request: &'a Request) -> Result<Self, Problem> {
+        let read = |(name, value)| Ok((String::from_utf8_lossy(&decoded(name)?).into_owned(), decoded(value)?));
+        Self::with(request, request.raw_parameters().map(read).collect::<Result<_, Problem>>()?)
+    }
+
+    fn with(request: &'a Request, parameters: Vec<(String, Bytes)>) -> Result<Self, Problem> {
         let mut names: Vec<&str> = parameters.iter().map(|(name, _)| name.as_str()).collect();
         names.sort_unstable();
         if let Some((twice, _)) = names.iter().zip(names.iter().skip(1)).find(|(a, b)| a == b) {

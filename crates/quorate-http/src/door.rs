@@ -19,6 +19,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use crate::error::Problem;
 use crate::events;
 use crate::hrana::{self, Streams, socket};
+use crate::hustdb;
 use crate::keys;
 use crate::locks;
 use crate::login::{Caller, credentials};
@@ -64,9 +65,10 @@ enum Endpoint {
     Rqlite(rqlite::Endpoint),
     Keys(Resource),
     Locks(Resource),
+    Hustdb(hustdb::Endpoint),
 }
 
-/// The paths of all endpoints but those of rqlite, of keys and of locks.
+/// The paths of all endpoints but those of rqlite, of huststore, of keys and of locks.
 const PATHS: [(&str, Endpoint); 10] = [
     ("/", Endpoint::HranaVersion),
     ("/v2", Endpoint::HranaVersion),
@@ -85,7 +87,9 @@ impl Endpoint {
         let own = PATHS.iter().find(|(own, _)| *own == path).map(|(_, endpoint)| *endpoint);
         let rqlite = || rqlite::Endpoint::of(path).map(Self::Rqlite);
         let keys = || Resource::of(path, keys::ALL).map(Self::Keys);
-        own.or_else(rqlite).or_else(keys).or_else(|| Resource::of(path, locks::ALL).map(Self::Locks))
+        let locks = || Resource::of(path, locks::ALL).map(Self::Locks);
+        let hustdb = || hustdb::Endpoint::of(path).map(Self::Hustdb);
+        own.or_else(rqlite).or_else(keys).or_else(locks).or_else(hustdb)
     }
 
     /// Returns the methods that it allows, as the header `Allow` lists them.
@@ -97,6 +101,7 @@ impl Endpoint {
             Self::Rqlite(endpoint) => endpoint.methods(),
             Self::Keys(resource) => keys::methods(resource),
             Self::Locks(resource) => locks::methods(resource),
+            Self::Hustdb(endpoint) => endpoint.methods(),
         }
     }
 
@@ -108,6 +113,7 @@ impl Endpoint {
             Self::Pipeline | Self::Cursor | Self::Execute1 | Self::Batch1 => Some(UserRole::Read),
             Self::Events => Some(UserRole::Read),
             Self::Rqlite(endpoint) => endpoint.role(),
+            Self::Hustdb(endpoint) => Some(endpoint.role()),
             Self::Keys(_) | Self::Locks(_) => Some(if is_read(method) { UserRole::Read } else { UserRole::Write }),
         }
     }
@@ -144,7 +150,12 @@ impl Doors {
 
     /// Returns whether the doors have an endpoint at a path.
     pub fn has(&self, path: &str) -> bool {
-        Endpoint::of(path).is_some()
+        self.endpoint(path).is_some()
+    }
+
+    fn endpoint(&self, path: &str) -> Option<Endpoint> {
+        let is_on = |endpoint: &Endpoint| self.0.options.huststore || !matches!(endpoint, Endpoint::Hustdb(_));
+        Endpoint::of(path).filter(is_on)
     }
 
     /// Answers a request from an address (`host:port`) whose body has not been read. Reads at most [`BODY_BYTES_MAX`]
@@ -156,7 +167,7 @@ impl Doors {
         B: Body<Data = Bytes> + Send,
         B::Error: Into<Box<dyn StdError + Send + Sync>>,
     {
-        if socket::is_asked_for(&request) && Endpoint::of(request.uri().path()) == Some(Endpoint::HranaVersion) {
+        if socket::is_asked_for(&request) && self.endpoint(request.uri().path()) == Some(Endpoint::HranaVersion) {
             let opened = self.open_socket(&mut request, from).await;
             return opened.unwrap_or_else(|problem| refusal(&problem));
         }
@@ -187,7 +198,7 @@ impl Doors {
 
     /// Decides whether a request is let in, by all but its body.
     async fn admit(&self, request: &Request, from: &str) -> Result<(Endpoint, Caller), Problem> {
-        let endpoint = Endpoint::of(&request.path).ok_or(Problem::NotFound)?;
+        let endpoint = self.endpoint(&request.path).ok_or(Problem::NotFound)?;
         let allowed = endpoint.methods();
         if !allowed.split(", ").any(|method| method == request.method.as_str()) {
             return Err(Problem::Method(allowed));
@@ -276,6 +287,7 @@ impl Doors {
             Endpoint::Rqlite(endpoint) => rqlite::serve(self, work, endpoint, request).await,
             Endpoint::Keys(resource) => keys::serve(work, resource, level, request).await,
             Endpoint::Locks(resource) => locks::serve(&mut work, resource, request).await,
+            Endpoint::Hustdb(endpoint) => hustdb::serve(work, endpoint, level, request).await,
         }
     }
 
@@ -332,7 +344,8 @@ mod tests {
 
     use super::*;
 
-    /// So the tests that ask each path of the description leave none out.
+    /// So the tests that ask each path of the description leave none out. Those of huststore are not described: they
+    /// are off unless an option says otherwise, and `docs/huststore.md` has them.
     #[test]
     fn the_description_lists_each_endpoint() {
         let described: serde_json::Value = serde_json::from_str(OPENAPI).unwrap();

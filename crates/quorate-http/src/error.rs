@@ -71,6 +71,15 @@ pub(crate) enum Problem {
     /// The key, or the field, has another version than the request depends on; none if it is missing.
     #[error("a precondition does not hold; read the present state, and decide again")]
     Precondition(Option<Version>),
+    /// No table has the name.
+    #[error("no table has this name: it has no elements, or never had any")]
+    NoTable,
+    /// A field that is added to is not an integer, or the sum is not.
+    #[error("the field, or the sum, is not an integer of 64 bits")]
+    NotInteger,
+    /// A parameter, or the body, that the request needs is missing.
+    #[error("'{0}' is missing")]
+    NoParameter(&'static str),
     /// All permits of the lock are held.
     #[error("others hold the lock: ask again, wait for it (wait=30s), or see who they are (GET)")]
     LockBusy,
@@ -132,6 +141,9 @@ impl Problem {
             Self::ForeignKeysOff => "FOREIGN_KEYS_ENFORCED",
             Self::NoKey => "KEY_NOT_FOUND",
             Self::Precondition(_) => "PRECONDITION_FAILED",
+            Self::NoTable => "TABLE_NOT_FOUND",
+            Self::NotInteger => "INVALID_VALUE",
+            Self::NoParameter(_) => "PARAMETER_MISSING",
             Self::LockBusy => "LOCK_BUSY",
             Self::LockLost => "LOCK_LOST",
             Self::NoLock => "LOCK_NOT_FOUND",
@@ -165,15 +177,15 @@ impl Problem {
                 StatusCode::SERVICE_UNAVAILABLE
             }
             Self::WebSocketVersion => StatusCode::UPGRADE_REQUIRED,
-            Self::NotOffered(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::NotOffered(_) | Self::NotInteger => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Origin(_) | Self::Open | Self::Denied(Denied::Forbidden { .. }) => StatusCode::FORBIDDEN,
             Self::Denied(Denied::TooMany(_)) => StatusCode::TOO_MANY_REQUESTS,
             Self::Denied(Denied::Busy | Denied::NotYet | Denied::Closed) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Denied(_) => StatusCode::UNAUTHORIZED,
             Self::BodyTooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::LockBusy => StatusCode::CONFLICT,
-            Self::Precondition(_) | Self::LockLost => StatusCode::PRECONDITION_FAILED,
-            Self::NotFound | Self::NoKey | Self::NoLock => StatusCode::NOT_FOUND,
+            Self::Precondition(_) | Self::NoTable | Self::LockLost => StatusCode::PRECONDITION_FAILED,
+            Self::NotFound | Self::NoKey | Self::NoParameter(_) | Self::NoLock => StatusCode::NOT_FOUND,
             Self::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
         }
     }

@@ -18,6 +18,8 @@ mod target;
 mod write;
 
 pub(crate) use conditions::tag;
+pub(crate) use read::find;
+pub(crate) use target::{Target, described, is_done};
 
 use quorate::Level;
 

@@ -38,6 +38,7 @@ mod events;
 #[doc(hidden)]
 pub mod fuzzing;
 mod hrana;
+mod hustdb;
 mod json;
 mod keys;
 mod locks;

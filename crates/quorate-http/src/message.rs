@@ -16,6 +16,7 @@ use quorate::users::Denied;
 use quorate::{Error, Level, Position};
 use serde_json::json;
 
+use crate::asked::Asked;
 use crate::error::Problem;
 use crate::keys::tag;
 use crate::options::IDEMPOTENCY_KEY_BYTES_MAX;
@@ -186,10 +187,14 @@ impl Request {
 
     /// Does so with the bytes of the values as they are.
     pub(crate) fn byte_parameters(&self) -> impl Iterator<Item = (String, Vec<u8>)> + '_ {
-        self.query.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            (String::from_utf8_lossy(&unescaped(name)).into_owned(), unescaped(value))
-        })
+        self.raw_parameters()
+            .map(|(name, value)| (String::from_utf8_lossy(&unescaped(name)).into_owned(), unescaped(value)))
+    }
+
+    /// Returns the values of the query by name, as they were sent.
+    pub(crate) fn raw_parameters(&self) -> impl Iterator<Item = (&str, &str)> {
+        let pairs = self.query.split('&').filter(|pair| !pair.is_empty());
+        pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")))
     }
 }
 
@@ -260,7 +265,9 @@ fn unescaped(text: &str) -> Vec<u8> {
 /// Reads the level and the query of a request, for fuzzing; returns the number of values in the query.
 pub(crate) fn fuzz_request(text: &str, query: &str) -> usize {
     let _ = (level(text), duration(text));
-    Request { query: query.to_owned(), ..Request::default() }.parameters().count()
+    let request = Request { query: query.to_owned(), ..Request::default() };
+    let _ = Asked::literal(&request);
+    request.parameters().count()
 }
 
 #[cfg(test)]

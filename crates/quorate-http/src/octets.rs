@@ -58,7 +58,7 @@ pub(crate) fn write(json: &mut Json, bytes: &[u8]) {
     };
 }
 
-/// Decodes a path, in which `+` means itself.
+/// Decodes a path, or a part of a query, in which `+` means itself.
 pub(crate) fn decoded(text: &str) -> Result<Bytes, Problem> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -68,7 +68,7 @@ pub(crate) fn decoded(text: &str) -> Result<Bytes, Problem> {
             (b'%', _) => (None, 1),
             (byte, _) => (Some(*byte), 1),
         };
-        bytes.push(byte.ok_or_else(|| Problem::malformed("'%' in a path is followed by two hexadecimal digits"))?);
+        bytes.push(byte.ok_or_else(|| Problem::malformed("'%' in a URL is followed by two hexadecimal digits"))?);
         rest = rest.get(taken..).unwrap_or_default();
     }
     Ok(bytes.into())

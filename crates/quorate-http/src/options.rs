@@ -68,6 +68,12 @@ pub const LOCK_WAIT_MAX: Duration = Duration::from_secs(60);
 /// The most statements of one request to rqlite's endpoints, and requests or steps of one to Hrana's.
 pub const STATEMENTS_MAX: usize = quorate::limits::COMMANDS_MAX;
 
+/// The most rows of a page of huststore's endpoints.
+pub const HUSTSTORE_ROWS_MAX: u64 = 1_000;
+
+/// The most rows before a page of huststore's endpoints. They are read, so long lists are better read by `GET /keys`.
+pub const HUSTSTORE_OFFSET_MAX: u64 = 1_000_000;
+
 /// What a program may set for its doors. [`Options::default`] suits most.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -93,6 +99,9 @@ pub struct Options {
     /// Whether a port that other machines can reach may do without TLS, and without users. Anyone who can connect may
     /// then read and write everything.
     pub insecure: bool,
+    /// Whether the doors have the endpoints of huststore for keys, `/hustdb/...` (`docs/huststore.md`). Some of them
+    /// write by `GET`, as its clients do.
+    pub huststore: bool,
     /// What makes the backups of `/db/backup`. Without it, the doors send none.
     pub backups: Option<Admin>,
     /// What is known of the cluster, for the endpoints of rqlite that show it.
@@ -110,6 +119,7 @@ impl Default for Options {
             users: None,
             tls: None,
             insecure: false,
+            huststore: false,
             backups: None,
             cluster: None,
         }
@@ -163,6 +173,12 @@ impl Options {
     #[must_use]
     pub fn with_insecure(self, insecure: bool) -> Self {
         Self { insecure, ..self }
+    }
+
+    /// Sets [`Options::huststore`].
+    #[must_use]
+    pub fn with_huststore(self, huststore: bool) -> Self {
+        Self { huststore, ..self }
     }
 
     /// Sets [`Options::backups`].

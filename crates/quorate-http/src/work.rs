@@ -256,7 +256,7 @@ fn of_statement(error: Error) -> Problem {
     }
 }
 
-fn too_large() -> Error {
+pub(crate) fn too_large() -> Error {
     Error::TooLarge(
         format!("an answer has at most {ROWS_MAX} rows and {ANSWER_BYTES_MAX} bytes; read it in parts").into(),
     )

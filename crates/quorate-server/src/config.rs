@@ -29,6 +29,8 @@ pub struct ServerConfig {
     pub http_listen: Option<String>,
     /// Whether the HTTP port serves SQL too.
     pub http_sql: bool,
+    /// Whether, if it serves SQL, it has the endpoints of huststore for keys too.
+    pub http_huststore: bool,
     /// Whether the HTTP port uses the TLS of the node, if the node has TLS.
     pub http_tls: bool,
     /// The `host:port` to serve the clients of Redis on; `None` for no such port.
@@ -51,6 +53,7 @@ impl Default for ServerConfig {
             node: Config::default(),
             http_listen: None,
             http_sql: false,
+            http_huststore: false,
             http_tls: true,
             redis_listen: None,
             redis_tls: true,
@@ -81,6 +84,53 @@ impl ServerConfig {
         let sql = self.http_listen.as_ref().filter(|_| self.http_sql && self.http_certificates().is_none());
         let redis = self.redis_listen.as_ref().filter(|_| self.redis_certificates().is_none());
         [native, sql, redis].into_iter().flatten().map(String::as_str).find(|addr| !is_loopback(addr))
+    }
+
+    /// Returns the keys of the ports for clients.
+    fn ports() -> Vec<Key<Self>> {
+        vec![
+            Key::new(
+                "http.listen",
+                "host:port to serve HTTP on: /health, /ready, /status, /metrics. If not set, HTTP is off.",
+                |server: &mut Self, given| given.text().map(|addr| server.http_listen = Some(addr)),
+                |server| server.http_listen.clone().into(),
+            )
+            .example("\"127.0.0.1:8001\""),
+            Key::new(
+                "http.sql",
+                "Whether the HTTP port serves SQL and keys too. On an address that other machines can reach, it needs \
+                 TLS, and lets in nobody until the cluster has users.",
+                |server: &mut Self, given| given.flag().map(|is_on| server.http_sql = is_on),
+                |server| server.http_sql.into(),
+            ),
+            Key::new(
+                "http.huststore",
+                "Whether the port, if it serves SQL, has the endpoints of huststore for keys too, for its clients \
+                 (docs/huststore.md). Some of them write by GET.",
+                |server: &mut Self, given| given.flag().map(|is_on| server.http_huststore = is_on),
+                |server| server.http_huststore.into(),
+            ),
+            Key::new(
+                "http.tls",
+                "Whether HTTP uses the certificate in [tls], if there is one; clients of HTTP need no certificate.",
+                |server: &mut Self, given| given.flag().map(|is_on| server.http_tls = is_on),
+                |server| server.http_tls.into(),
+            ),
+            Key::new(
+                "redis.listen",
+                "host:port to serve the clients of Redis on (docs/keys.md). If not set, there is no such port. On an \
+                 address that other machines can reach, it needs TLS, and lets in nobody until the cluster has users.",
+                |server: &mut Self, given| given.text().map(|addr| server.redis_listen = Some(addr)),
+                |server| server.redis_listen.clone().into(),
+            )
+            .example("\"127.0.0.1:6379\""),
+            Key::new(
+                "redis.tls",
+                "Whether that port uses the certificate in [tls], if there is one; clients need no certificate.",
+                |server: &mut Self, given| given.flag().map(|is_on| server.redis_tls = is_on),
+                |server| server.redis_tls.into(),
+            ),
+        ]
     }
 
     /// Checks that no one can listen in on the node unnoticed. Servers do so before they start.
@@ -150,48 +200,15 @@ impl Schema for ServerConfig {
     fn keys() -> Vec<Key<Self>> {
         let node =
             Config::keys().into_iter().map(|key| key.within(|server: &Self| &server.node, |server| &mut server.node));
-        node.chain([
-            Key::new(
-                "insecure",
-                "Allow the node to serve other machines without TLS. Anyone who can reach the network between them \
+        node.chain([Key::new(
+            "insecure",
+            "Allow the node to serve other machines without TLS. Anyone who can reach the network between them \
                  can then read and change everything.",
-                |server: &mut Self, given| given.flag().map(|flag| server.insecure = flag),
-                |server| server.insecure.into(),
-            ),
-            Key::new(
-                "http.listen",
-                "host:port to serve HTTP on: /health, /ready, /status, /metrics. If not set, HTTP is off.",
-                |server: &mut Self, given| given.text().map(|addr| server.http_listen = Some(addr)),
-                |server| server.http_listen.clone().into(),
-            )
-            .example("\"127.0.0.1:8001\""),
-            Key::new(
-                "http.sql",
-                "Whether the HTTP port serves SQL and keys too. On an address that other machines can reach, it needs \
-                 TLS, and lets in nobody until the cluster has users.",
-                |server: &mut Self, given| given.flag().map(|is_on| server.http_sql = is_on),
-                |server| server.http_sql.into(),
-            ),
-            Key::new(
-                "http.tls",
-                "Whether HTTP uses the certificate in [tls], if there is one; clients of HTTP need no certificate.",
-                |server: &mut Self, given| given.flag().map(|is_on| server.http_tls = is_on),
-                |server| server.http_tls.into(),
-            ),
-            Key::new(
-                "redis.listen",
-                "host:port to serve the clients of Redis on (docs/keys.md). If not set, there is no such port. On an \
-                 address that other machines can reach, it needs TLS, and lets in nobody until the cluster has users.",
-                |server: &mut Self, given| given.text().map(|addr| server.redis_listen = Some(addr)),
-                |server| server.redis_listen.clone().into(),
-            )
-            .example("\"127.0.0.1:6379\""),
-            Key::new(
-                "redis.tls",
-                "Whether that port uses the certificate in [tls], if there is one; clients need no certificate.",
-                |server: &mut Self, given| given.flag().map(|is_on| server.redis_tls = is_on),
-                |server| server.redis_tls.into(),
-            ),
+            |server: &mut Self, given| given.flag().map(|flag| server.insecure = flag),
+            |server| server.insecure.into(),
+        )])
+        .chain(Self::ports())
+        .chain([
             Key::new(
                 "log.level",
                 "The level of the log on the standard error: off, error, warn or info.",

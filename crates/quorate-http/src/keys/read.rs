@@ -53,7 +53,7 @@ pub(super) async fn get(work: &Work, asked: &Asked<'_>, level: Level) -> Result<
 }
 
 /// Reads a key, with its value if it is a string: one state.
-async fn find(keys: &Keys, key: Bytes) -> Result<Option<KeyEntry>, Problem> {
+pub(crate) async fn find(keys: &Keys, key: Bytes) -> Result<Option<KeyEntry>, Problem> {
     let next = Bytes::from([&key[..], &[0]].concat());
     let span = Span { from: key, to: Some(next) };
     let scan = KeyCommand::Scan { span, order: Order::Up, limit: 1, kind: None, values: true };

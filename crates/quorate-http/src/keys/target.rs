@@ -13,7 +13,7 @@ use crate::asked::Asked;
 use crate::error::Problem;
 
 /// A key, or a field of a hash.
-pub(super) struct Target {
+pub(crate) struct Target {
     keys: Keys,
     key: Bytes,
     field: Option<Bytes>,
@@ -22,23 +22,27 @@ pub(super) struct Target {
 impl Target {
     /// Returns what a request is about.
     pub(super) fn of(keys: &Keys, asked: &Asked<'_>) -> Result<Self, Problem> {
-        let (key, field) = (asked.key()?, asked.bytes("field").cloned());
+        Self::new(keys.space(asked.space()?), asked.key()?, asked.bytes("field").cloned())
+    }
+
+    /// Returns a key, or a field of it.
+    pub(crate) fn new(keys: Keys, key: Bytes, field: Option<Bytes>) -> Result<Self, Problem> {
         if key.len() > KEY_BYTES_MAX || field.as_ref().is_some_and(|field| field.len() > FIELD_BYTES_MAX) {
             let help = format!("a key has at most {KEY_BYTES_MAX} bytes, and a field {FIELD_BYTES_MAX}");
             return Err(Problem::malformed(help));
         }
-        Ok(Self { keys: keys.space(asked.space()?), key, field })
+        Ok(Self { keys, key, field })
     }
 
-    pub(super) fn keys(&self) -> &Keys {
+    pub(crate) fn keys(&self) -> &Keys {
         &self.keys
     }
 
-    pub(super) fn key(&self) -> Bytes {
+    pub(crate) fn key(&self) -> Bytes {
         self.key.clone()
     }
 
-    pub(super) fn field(&self) -> Option<&Bytes> {
+    pub(crate) fn field(&self) -> Option<&Bytes> {
         self.field.as_ref()
     }
 
@@ -47,7 +51,7 @@ impl Target {
     }
 
     /// Returns what there is to know of it ([`described`]).
-    pub(super) fn describe(&self) -> KeysCall<KeysReply> {
+    pub(crate) fn describe(&self) -> KeysCall<KeysReply> {
         let key = self.key();
         match &self.field {
             None => self.call(KeyCommand::Describe { key }),
@@ -58,7 +62,7 @@ impl Target {
     }
 
     /// Sets it. The reply is `true` if the condition holds, as [`is_done`] reads it.
-    pub(super) fn put(&self, value: Bytes, condition: Condition, expiry: Expiry) -> KeysCall<KeysReply> {
+    pub(crate) fn put(&self, value: Bytes, condition: Condition, expiry: Expiry) -> KeysCall<KeysReply> {
         let key = self.key();
         match &self.field {
             None => self.call(StringCommand::Set { key, value, condition, expiry, get: false }),
@@ -67,7 +71,7 @@ impl Target {
     }
 
     /// Removes it.
-    pub(super) fn remove(&self, condition: Condition) -> KeysCall<KeysReply> {
+    pub(crate) fn remove(&self, condition: Condition) -> KeysCall<KeysReply> {
         let key = self.key();
         match (&self.field, condition) {
             (None, condition) => self.call(KeyCommand::Delete { keys: vec![key], condition }),
@@ -80,7 +84,7 @@ impl Target {
     }
 
     /// Sets its expiry, which may count from the entry, or removes it.
-    pub(super) fn expire(
+    pub(crate) fn expire(
         &self,
         (at, relative): (Option<u64>, bool),
         condition: ExpiryCondition,
@@ -96,7 +100,7 @@ impl Target {
     }
 
     /// Adds to a number: to an integer, if what is added is one.
-    pub(super) fn increment(&self, by: &Bytes) -> KeysCall<KeysReply> {
+    pub(crate) fn increment(&self, by: &Bytes) -> KeysCall<KeysReply> {
         let (key, integer) = (self.key(), std::str::from_utf8(by).ok().and_then(|text| text.parse().ok()));
         match (self.field.clone(), integer) {
             (None, Some(by)) => self.call(StringCommand::Add { key, by }),
@@ -108,7 +112,7 @@ impl Target {
 }
 
 /// Reads the reply to [`Target::describe`]. A field has the kind of its key.
-pub(super) fn described(reply: Option<KeysReply>) -> Option<KeyInfo> {
+pub(crate) fn described(reply: Option<KeysReply>) -> Option<KeyInfo> {
     match reply? {
         KeysReply::Key(info) => Some(info),
         KeysReply::Described(fields) => {
@@ -120,7 +124,7 @@ pub(super) fn described(reply: Option<KeysReply>) -> Option<KeyInfo> {
 }
 
 /// Returns whether the command at this place found what it needs, and its condition held.
-pub(super) fn is_done(replies: &Replies, place: usize) -> bool {
+pub(crate) fn is_done(replies: &Replies, place: usize) -> bool {
     match replies.get::<KeysReply>(place) {
         Some(KeysReply::Set { applied, .. }) => applied,
         Some(KeysReply::Missing | KeysReply::NotApplied) | None => false,

@@ -84,6 +84,11 @@ impl Server {
 
     /// Starts a server whose cluster has a user of each role; returns their tokens, in the order of the roles.
     pub async fn with_users() -> (Self, [String; 3]) {
+        Self::with_users_and(Options::default()).await
+    }
+
+    /// Does so with options.
+    pub async fn with_users_and(options: Options) -> (Self, [String; 3]) {
         let dir = tempfile::tempdir().unwrap();
         let node = Node::start(Config::single(dir.path())).await.unwrap();
         let mut tokens = [UserRole::Admin, UserRole::Write, UserRole::Read].map(|role| (role, String::new()));
@@ -92,7 +97,7 @@ impl Server {
             *token = added.unwrap().text().to_owned();
         }
         let [admin, write, read] = tokens.map(|(_, token)| token);
-        let door = Door::open(node.sql(), Options::default().with_users(node.users())).await;
+        let door = Door::open(node.sql(), options.with_users(node.users())).await;
         (Self { node, door, _dir: dir }, [read, write, admin])
     }
 
