@@ -9,6 +9,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use quorate_model::keys::KeyChange;
 use quorate_model::{Applied, Archiver, Entry, Outcome, StoreFault, Topic};
 
 use self::ahead::Ahead;
@@ -65,8 +66,23 @@ pub struct Applier<M> {
     hashes: VecDeque<(u64, u64)>,
     /// The entry that asks to verify the state at the end of the latest batch.
     verification: Option<u64>,
-    /// The topics that committed entries have touched, with the entry of each.
-    touched: Vec<(u64, Topic)>,
+    touched: Touched,
+}
+
+/// What entries have touched, for those who wait and those who watch.
+#[derive(Debug, Default)]
+pub struct Touched {
+    /// Topics, with the index of the entry of each.
+    pub topics: Vec<(u64, Topic)>,
+    /// Changes of keys that anybody wants to know of.
+    pub changes: Vec<KeyChange>,
+}
+
+impl Touched {
+    fn append(&mut self, mut later: Self) {
+        self.topics.append(&mut later.topics);
+        self.changes.append(&mut later.changes);
+    }
 }
 
 /// The changes of the open transaction that are kept outside of the engine.
@@ -81,8 +97,7 @@ struct Staged {
     rejected: Vec<u64>,
     /// The entry that asks for a verification, if this transaction applies that entry.
     verification: Option<u64>,
-    /// The topics that its entries have touched, with the entry of each.
-    touched: Vec<(u64, Topic)>,
+    touched: Touched,
 }
 
 impl Staged {
@@ -122,7 +137,7 @@ impl<M: Machine> Applier<M> {
             failing: None,
             hashes: VecDeque::new(),
             verification: None,
-            touched: Vec::new(),
+            touched: Touched::default(),
         })
     }
 
@@ -203,8 +218,8 @@ impl<M: Machine> Applier<M> {
         self.verification.take()
     }
 
-    /// Returns the topics that committed entries have touched, with the index of the entry, and forgets them.
-    pub fn take_touched(&mut self) -> Vec<(u64, Topic)> {
+    /// Returns what committed entries have touched, and forgets it.
+    pub fn take_touched(&mut self) -> Touched {
         std::mem::take(&mut self.touched)
     }
 

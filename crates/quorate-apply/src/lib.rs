@@ -5,7 +5,8 @@
 //! [`Stores`] that run commands. This crate owns everything that does not depend on the engine: exactly-once sessions
 //! ([`session`]) and keys of requests ([`requests`]), the users ([`users`]), the clock of stamps, staging until COMMIT,
 //! entries one by one after a transaction was lost, the outcome hash ([`outcome_hash`]), work ahead, and dry runs
-//! ([`applier`]).
+//! ([`applier`]). After the commit, [`waits`] wakes those who wait for what an entry has touched, and [`changes`] tells
+//! those who watch keys.
 //!
 //! [`memory`] is an engine that keeps its data in memory, and [`items`] a small store on it, for tests;
 //! [`memory_store`] keeps both in a file, as the state machine of a group. `suite` has the tests that every machine
@@ -22,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 pub mod applier;
+pub mod changes;
 pub mod items;
 pub mod machine;
 pub mod memory;
@@ -37,7 +39,9 @@ mod trouble;
 pub mod users;
 pub mod waits;
 
-pub use applier::{Applier, DryRunError, DryRunResult, HASHES_KEPT, SWEPT_PER_ENTRY, SWEPT_PER_TICK, check_level};
+pub use applier::{
+    Applier, DryRunError, DryRunResult, HASHES_KEPT, SWEPT_PER_ENTRY, SWEPT_PER_TICK, Touched, check_level,
+};
 pub use machine::{
     Allowance, CommandContext, Engine, Machine, Records, RequestPlace, RequestRecord, Scope, SessionRecord, Stores,
 };

@@ -10,6 +10,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use quorate_model::keys::KeyChange;
 use quorate_model::{
     Command, CommandResult, Failure, Outcome, Proposal, ReadCheck, RequestKey, Stamp, StoreFault, Topic, User,
 };
@@ -261,6 +262,12 @@ pub trait Stores {
 
     /// Returns the topics that were touched since the last call, and forgets them.
     fn take_touched(&mut self) -> Vec<Topic>;
+
+    /// Returns the changes of keys since the last call that took effect and that anybody wants to know of, and forgets
+    /// them.
+    fn take_changes(&mut self) -> Vec<KeyChange> {
+        Vec::new()
+    }
 
     /// Returns whether a command changes nothing, so that a dry run need not record it.
     fn only_reads(&mut self, command: &Command) -> bool;

@@ -217,7 +217,7 @@ impl MemoryStore {
         let done = check_next(last, new).and_then(|()| core.apply_batch(new, &mut applied));
         if !applied.is_empty() {
             self.publish(&core);
-            self.options.waits.wake(&core.take_touched());
+            self.options.waits.wake(&core.take_touched().topics);
         }
         if let Err(fault) = &done
             && !is_of_an_entry(fault)
@@ -312,7 +312,7 @@ impl StateMachine for MemoryStore {
             && let Ok(mut ahead) = Applier::new(lock(&self.core).machine().clone(), self.level)
         {
             let _ = ahead.apply_batch(&entries, &mut Vec::new());
-            self.options.waits.wake(&ahead.take_touched());
+            self.options.waits.wake(&ahead.take_touched().topics);
         }
     }
 

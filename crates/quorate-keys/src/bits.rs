@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 use quorate_model::keys::{
-    BitAction, BitCommand, BitInteger, BitOperation, BitRange, BitStep, BitUnit, Expiry, KeysReply, Kind, Overflow,
+    BitAction, BitCommand, BitInteger, BitOperation, BitRange, BitStep, BitUnit, Expiry, KeyEvent, KeysReply, Kind,
+    Overflow,
 };
 
 use crate::KeysError;
@@ -54,9 +55,14 @@ impl<T: Tables> Keys<'_, T> {
         let length = old.len().max(needed as usize);
         self.context.charge_bytes(length)?;
         let mut value = padded(&old, length);
-        let integers = steps.iter().map(|step| apply(step, &mut value)).collect();
+        let integers: Vec<_> = steps.iter().map(|step| apply(step, &mut value)).collect();
         if value != old {
-            self.put_found(found, key, value.freeze(), Expiry::Keep)?;
+            // Integers that do not fit may only have made the string longer.
+            let is_written =
+                |(step, integer): (&BitStep, &Option<_>)| step.action != BitAction::Get && integer.is_some();
+            let is_written = steps.iter().zip(&integers).any(is_written);
+            let events: &[_] = if is_written { &[KeyEvent::SetBit] } else { &[] };
+            self.put_found(found, key, value.freeze(), Expiry::Keep, events)?;
         }
         Ok(KeysReply::Integers(integers))
     }
@@ -77,9 +83,10 @@ impl<T: Tables> Keys<'_, T> {
         let length = values.iter().map(Bytes::len).max().unwrap_or(0);
         self.context.charge_bytes(length)?;
         if length == 0 {
-            target.map_or(Ok(()), |open| self.remove(&open))?;
+            target.map_or(Ok(()), |open| self.remove(&open, &[KeyEvent::Delete]))?;
         } else {
-            self.put_found(target, store, combined(operation, &values, length), Expiry::Never)?;
+            let value = combined(operation, &values, length);
+            self.put_found(target, store, value, Expiry::Never, &[KeyEvent::Set])?;
         }
         Ok(KeysReply::Count(length as u64))
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use quorate_model::keys::{Aggregate, KeysReply, Kind, Order, SetOperation};
+use quorate_model::keys::{Aggregate, KeyEvent, KeysReply, Kind, Order, SetOperation};
 
 use crate::KeysError;
 use crate::blocks::from;
@@ -54,19 +54,24 @@ impl<T: Tables> Keys<'_, T> {
     }
 
     /// Stores a sorted set in a key, whatever that holds.
-    pub(crate) fn store_scores(&mut self, to: &Bytes, places: &[Place]) -> Result<KeysReply, T::Error> {
+    pub(crate) fn store_scores(
+        &mut self,
+        to: &Bytes,
+        places: &[Place],
+        event: KeyEvent,
+    ) -> Result<KeysReply, T::Error> {
         check_keys(std::slice::from_ref(to))?;
         check_rows(places.len() as u64, CHANGED_ROWS_MAX)?;
         self.charge_members(places.len())?;
         if places.is_empty() {
-            self.find(to)?.map_or(Ok(()), |open| self.remove(&open))?;
+            self.find(to)?.map_or(Ok(()), |open| self.remove(&open, &[KeyEvent::Delete]))?;
             return Ok(KeysReply::Count(0));
         }
         let mut open = self.create(self.space, to, Kind::SortedSet)?;
         for (score, member) in places {
             self.put_score(&mut open, member, None, *score)?;
         }
-        self.save(open)?;
+        self.save(open, &[event])?;
         Ok(KeysReply::Count(places.len() as u64))
     }
 
@@ -149,6 +154,15 @@ impl<T: Tables> Keys<'_, T> {
             return Ok(self.live_element(set.id(), member)?.map(|_| score_or_zero(1.0)));
         }
         self.tables.score(set.id(), member)
+    }
+}
+
+/// Returns the event that a combination was stored.
+pub(crate) fn stored(operation: SetOperation) -> KeyEvent {
+    match operation {
+        SetOperation::Union => KeyEvent::ScoreUnion,
+        SetOperation::Intersection => KeyEvent::ScoreIntersection,
+        SetOperation::Difference => KeyEvent::ScoreDifference,
     }
 }
 

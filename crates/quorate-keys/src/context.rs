@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use quorate_env::mutant::Mutant;
-use quorate_model::keys::{Space, Version};
+use quorate_model::keys::{EventClasses, KeyChange, KeyEvent, Space, Version};
 
 use crate::keys::check_time;
 use crate::{KeysError, limits};
@@ -20,12 +20,22 @@ pub struct Context {
     budget: u64,
     touched: Vec<(Space, Bytes)>,
     flushed: Vec<Space>,
+    /// The classes of events that somebody wants to know of. Nothing else may depend on them.
+    wanted: EventClasses,
+    changes: Vec<KeyChange>,
 }
 
 impl Context {
     /// Returns the context of a command that may take `budget` steps.
     pub fn new(now: u64, version: Version, budget: u64) -> Self {
-        Self { now, version, budget, touched: Vec::new(), flushed: Vec::new() }
+        let (touched, flushed, changes) = (Vec::new(), Vec::new(), Vec::new());
+        Self { now, version, budget, touched, flushed, wanted: EventClasses::NONE, changes }
+    }
+
+    /// Has the events of these classes noted, which changes nothing else.
+    #[must_use]
+    pub fn noting(self, wanted: EventClasses) -> Self {
+        Self { wanted, ..self }
     }
 
     /// Takes steps of the budget, before the work that they stand for.
@@ -69,6 +79,26 @@ impl Context {
     /// Returns the spaces that were flushed since the last call: all keys that they had were changed.
     pub fn take_flushed(&mut self) -> Vec<Space> {
         std::mem::take(&mut self.flushed)
+    }
+
+    /// Returns the events since the last call, in their order. Those of a key are in the order that Redis has. Keys of
+    /// a flushed space have none.
+    pub fn take_changes(&mut self) -> Vec<KeyChange> {
+        std::mem::take(&mut self.changes)
+    }
+
+    /// Returns whether anybody wants to know of events.
+    pub(crate) fn notes(&self) -> bool {
+        !self.wanted.is_empty()
+    }
+
+    /// Notes what happens to a key.
+    pub(crate) fn note(&mut self, space: Space, key: &Bytes, events: &[KeyEvent]) {
+        if !self.notes() {
+            return;
+        }
+        let wanted = events.iter().filter(|event| event.class().meet(self.wanted));
+        self.changes.extend(wanted.map(|event| KeyChange { space, key: key.clone(), event: *event }));
     }
 
     pub(crate) fn flush(&mut self, space: Space) {

@@ -8,11 +8,13 @@
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
-use quorate_model::keys::{Change, ElementCommand, ExpiryCondition, KeysReply, Kind, Order, Page, Span};
+use quorate_model::keys::{
+    Change, ElementCommand, Expiry, ExpiryCondition, KeyEvent, KeysReply, Kind, Order, Page, Span,
+};
 
 use crate::KeysError;
 use crate::generic::expiry_change;
-use crate::keys::{Keys, Open, ReplyBytes, check_fields, check_rows};
+use crate::keys::{Keys, Open, ReplyBytes, check_fields, check_rows, elements_expired};
 use crate::limits::READ_ROWS_MAX;
 use crate::tables::{Element, Id, Tables, after};
 
@@ -134,7 +136,7 @@ impl<T: Tables> Keys<'_, T> {
             }
         }
         if removed > 0 {
-            self.save(open)?;
+            self.save(open, &[if kind == Kind::Set { KeyEvent::SetRemove } else { KeyEvent::HashRemove }])?;
         }
         Ok(KeysReply::Count(removed))
     }
@@ -156,10 +158,32 @@ impl<T: Tables> Keys<'_, T> {
         for field in fields {
             changes.push(self.expire_field(&mut open, field, at, condition)?);
         }
-        if changes.iter().any(|change| matches!(change, Change::Done | Change::Removed)) {
-            self.save(open)?;
+        // One time is given for all, so no change is done where another one is a removal.
+        let change = changes.iter().find(|change| matches!(change, Change::Done | Change::Removed));
+        if let Some(change) = change {
+            let event = match change {
+                Change::Removed => elements_expired(kind),
+                _ if kind == Kind::Set => at.map_or(KeyEvent::SetPersist, |_| KeyEvent::SetExpire),
+                _ => at.map_or(KeyEvent::HashPersist, |_| KeyEvent::HashExpire),
+            };
+            self.save(open, &[event])?;
         }
         Ok(KeysReply::Expired(changes))
+    }
+
+    /// Returns the events of an expiry with which elements were put.
+    pub(crate) fn expiry_events(&self, kind: Kind, expiry: Expiry) -> &'static [KeyEvent] {
+        let at = match expiry {
+            Expiry::Never | Expiry::Keep => return &[],
+            Expiry::At(at) => at,
+            Expiry::In(nanos) => self.context.after(nanos),
+        };
+        match (kind, self.context.is_alive(Some(at))) {
+            (Kind::Set, true) => &[KeyEvent::SetExpire],
+            (Kind::Set, false) => &[KeyEvent::SetExpire, KeyEvent::SetExpired],
+            (_, true) => &[KeyEvent::HashExpire],
+            (_, false) => &[KeyEvent::HashExpire, KeyEvent::HashExpired],
+        }
     }
 
     fn expire_field(

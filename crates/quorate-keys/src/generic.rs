@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use bytes::Bytes;
 use quorate_env::mutant::Mutant;
 use quorate_model::keys::{
-    Change, Condition, ExpiryCondition, KeyCommand, KeyEntry, KeyInfo, KeysReply, Kind, Order, Page, Space, Span,
-    Version,
+    Change, Condition, ExpiryCondition, KeyCommand, KeyEntry, KeyEvent, KeyInfo, KeysReply, Kind, Order, Page, Space,
+    Span, Version,
 };
 
 use crate::KeysError;
@@ -79,7 +79,7 @@ impl<T: Tables> Keys<'_, T> {
         for key in keys {
             let Some(open) = self.find(key)? else { continue };
             if applies(condition, Some(&open.row)) {
-                self.remove(&open)?;
+                self.remove(&open, &[KeyEvent::Delete])?;
                 deleted += 1;
             }
         }
@@ -117,10 +117,10 @@ impl<T: Tables> Keys<'_, T> {
         match expiry_change(open.row.expires_at, at, condition, self.context.now) {
             Change::Done => {
                 self.set_expiry(&mut open.row, at)?;
-                self.save(open)?;
+                self.save(open, &[if at.is_some() { KeyEvent::Expire } else { KeyEvent::Persist }])?;
                 Ok(true)
             }
-            Change::Removed => self.remove(&open).map(|()| true),
+            Change::Removed => self.remove(&open, &[KeyEvent::Expired]).map(|()| true),
             Change::NotApplied | Change::Missing => Ok(false),
         }
     }
@@ -130,21 +130,31 @@ impl<T: Tables> Keys<'_, T> {
         if self.find_in(to_space, to)?.is_some() && !replace {
             return Ok(KeysReply::NotApplied);
         }
-        if (to_space, to) != (open.space, key) {
-            self.context.touch(open.space, key);
-            self.free(to_space, to)?;
-            self.tables.rename_key(open.id(), to_space, to)?;
-            self.vacant = None;
-            (open.space, open.key) = (to_space, to.clone());
+        if (to_space, to) == (open.space, key) {
+            self.save(open, &[])?;
+            return Ok(KeysReply::Done);
         }
-        self.save(open)?;
+        self.context.touch(open.space, key);
+        self.free(to_space, to)?;
+        self.tables.rename_key(open.id(), to_space, to)?;
+        self.vacant = None;
+        let (from, into) = if to_space == open.space {
+            (KeyEvent::RenameFrom, KeyEvent::RenameTo)
+        } else {
+            (KeyEvent::MoveFrom, KeyEvent::MoveTo)
+        };
+        self.context.note(to_space, to, &[KeyEvent::New]);
+        self.context.note(open.space, key, &[from]);
+        (open.space, open.key) = (to_space, to.clone());
+        self.save(open, &[into])?;
         Ok(KeysReply::Done)
     }
 
     fn copy(&mut self, key: &Bytes, to_space: Space, to: &Bytes, replace: bool) -> Result<KeysReply, T::Error> {
         let Some(open) = self.find(key)? else { return Ok(KeysReply::Missing) };
         let is_same = (to_space, to) == (open.space, key);
-        if is_same || (self.find_in(to_space, to)?.is_some() && !replace) {
+        let replaces = !is_same && self.find_in(to_space, to)?.is_some();
+        if is_same || (replaces && !replace) {
             return Ok(KeysReply::NotApplied);
         }
         self.charge_copy(&open)?;
@@ -152,7 +162,8 @@ impl<T: Tables> Keys<'_, T> {
         copy.row.value = open.row.value.clone();
         self.set_expiry(&mut copy.row, open.row.expires_at)?;
         self.copy_parts(&open, &mut copy)?;
-        self.save(copy)?;
+        // In Redis the key that is replaced is gone before the copy.
+        self.save(copy, if replaces { &[KeyEvent::New, KeyEvent::CopyTo] } else { &[KeyEvent::CopyTo] })?;
         Ok(KeysReply::Done)
     }
 

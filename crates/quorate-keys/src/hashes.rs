@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use quorate_model::keys::{Condition, Expiry, ExpiryCondition, HashCommand, KeysReply, Kind};
+use quorate_model::keys::{Condition, Expiry, ExpiryCondition, HashCommand, KeyEvent, KeysReply, Kind};
 
 use crate::KeysError;
 use crate::elements::check_pairs;
@@ -32,14 +32,14 @@ impl<T: Tables> Keys<'_, T> {
                 let old = self.field(key, field)?;
                 let number = old.map_or(Some(0), |old| integer(&old.value)).ok_or(KeysError::FieldNotInteger)?;
                 let sum = number.checked_add(*by).ok_or(KeysError::Overflow)?;
-                self.put_field(key, field, sum.to_string().into())?;
+                self.put_field(key, field, sum.to_string().into(), KeyEvent::HashAdd)?;
                 Ok(KeysReply::Integer(sum))
             }
             HashCommand::AddFloat { key, field, by } => {
                 check_decimal(by)?;
                 let old = self.field(key, field)?.map_or(Bytes::from_static(b"0"), |old| old.value);
                 let sum = Bytes::from(decimal_sum(&old, by, KeysError::FieldNotFloat)?);
-                self.put_field(key, field, sum.clone())?;
+                self.put_field(key, field, sum.clone(), KeyEvent::HashAddFloat)?;
                 Ok(KeysReply::Value(sum))
             }
         }
@@ -91,7 +91,9 @@ impl<T: Tables> Keys<'_, T> {
             };
             added += u64::from(self.put(&mut open, field, value.clone(), expires_at)?);
         }
-        self.save(open)?;
+        self.context.note(open.space, key, &[KeyEvent::HashSet]);
+        let events = self.expiry_events(Kind::Hash, expiry);
+        self.save(open, events)?;
         Ok(KeysReply::Count(added))
     }
 
@@ -103,12 +105,12 @@ impl<T: Tables> Keys<'_, T> {
     }
 
     /// Sets a field and leaves its expiry. The key holds a hash or is missing.
-    fn put_field(&mut self, key: &Bytes, field: &Bytes, value: Bytes) -> Result<(), T::Error> {
+    fn put_field(&mut self, key: &Bytes, field: &Bytes, value: Bytes, event: KeyEvent) -> Result<(), T::Error> {
         let found = self.typed(key, Kind::Hash)?;
         let mut open = self.found_or_new(found, key, Kind::Hash)?;
         let expires_at = self.live_element(open.id(), field)?.and_then(|old| old.expires_at);
         self.put(&mut open, field, value, expires_at)?;
-        self.save(open)
+        self.save(open, &[event])
     }
 }
 

@@ -6,6 +6,7 @@
 //!   of whose elements have expired.
 //! - A command that fails, or does not apply, has written nothing. So a command calls [`Keys::create`], which writes,
 //!   only after its checks.
+//! - What changes a key names its events ([`KeyEvent`]), in the order that Redis has.
 //! - A key has at most one row of due times, [`KeyRow::due`], and that is not later than anything of it expires. A
 //!   later expiry leaves it where it is, until the sweep moves it.
 
@@ -13,7 +14,7 @@ use std::ops::ControlFlow;
 
 use bytes::Bytes;
 use quorate_env::mutant::Mutant;
-use quorate_model::keys::{Expiry, Kind, Order, Space, Version};
+use quorate_model::keys::{Expiry, KeyEvent, Kind, Order, Space, Version};
 
 use crate::KeysError;
 use crate::context::Context;
@@ -121,9 +122,11 @@ impl<'a, T: Tables> Keys<'a, T> {
         found.map_or_else(|| self.create(self.space, key, kind), Ok)
     }
 
-    /// Makes a key, in place of what is there under its name.
+    /// Makes a key, in place of what is there under its name. It is new, unless something was there.
     pub(crate) fn create(&mut self, space: Space, key: &Bytes, kind: Kind) -> Result<Open, T::Error> {
-        self.free(space, key)?;
+        if !self.free(space, key)? {
+            self.context.note(space, key, &[KeyEvent::New]);
+        }
         let id = self.tables.new_id()?;
         let row = KeyRow {
             id,
@@ -139,10 +142,11 @@ impl<'a, T: Tables> Keys<'a, T> {
         Ok(Open { space, key: key.clone(), row, is_new: true })
     }
 
-    /// Saves a key that has changed. A collection that has become empty is removed.
-    pub(crate) fn save(&mut self, mut open: Open) -> Result<(), T::Error> {
+    /// Saves a key that has changed by these events. A collection that has become empty is removed.
+    pub(crate) fn save(&mut self, mut open: Open, events: &[KeyEvent]) -> Result<(), T::Error> {
         let Open { space, ref key, is_new, .. } = open;
         self.context.touch(space, key);
+        self.context.note(space, key, events);
         self.vacant = None;
         if is_new || !Mutant::VersionKept.is_on() {
             open.row.version = self.context.version;
@@ -151,21 +155,35 @@ impl<'a, T: Tables> Keys<'a, T> {
         match (is_new, is_empty) {
             (true, false) => self.tables.add_key(space, key, &open.row),
             (false, false) => self.tables.update_key(&open.row),
-            (_, true) => self.remove_row(&open.row),
+            (_, true) => {
+                self.context.note(space, key, &[KeyEvent::Delete]);
+                self.remove_row(&open.row)
+            }
         }
     }
 
-    /// Removes what is under a name, also if it has expired.
-    pub(crate) fn free(&mut self, space: Space, key: &Bytes) -> Result<(), T::Error> {
+    /// Removes what is under a name, also if it has expired, and returns whether it had not. That is only found out if
+    /// anybody wants to know of events.
+    pub(crate) fn free(&mut self, space: Space, key: &Bytes) -> Result<bool, T::Error> {
         if self.vacant.as_ref().is_some_and(|vacant| (vacant.0, &vacant.1) == (space, key)) {
-            return Ok(());
+            return Ok(false);
         }
-        self.tables.find_key(space, key)?.map_or(Ok(()), |row| self.remove_row(&row))
+        let Some(row) = self.tables.find_key(space, key)? else { return Ok(false) };
+        let was_there = !self.context.notes() || self.is_alive(&row)?;
+        if !was_there {
+            let has_expired = !self.context.is_alive(row.expires_at);
+            let events: &[_] =
+                if has_expired { &[KeyEvent::Expired] } else { &[elements_expired(row.kind), KeyEvent::Delete] };
+            self.context.note(space, key, events);
+        }
+        self.remove_row(&row)?;
+        Ok(was_there)
     }
 
-    /// Removes a key.
-    pub(crate) fn remove(&mut self, open: &Open) -> Result<(), T::Error> {
+    /// Removes a key by these events.
+    pub(crate) fn remove(&mut self, open: &Open, events: &[KeyEvent]) -> Result<(), T::Error> {
         self.context.touch(open.space, &open.key);
+        self.context.note(open.space, &open.key, events);
         self.remove_row(&open.row)
     }
 
@@ -202,6 +220,11 @@ impl<'a, T: Tables> Keys<'a, T> {
         row.expires_at = at;
         at.map_or(Ok(()), |at| self.be_due(row, at))
     }
+}
+
+/// Returns the event that elements of a collection have expired.
+pub(crate) fn elements_expired(kind: Kind) -> KeyEvent {
+    if kind == Kind::Set { KeyEvent::SetExpired } else { KeyEvent::HashExpired }
 }
 
 /// Adds up the bytes of a reply.

@@ -60,9 +60,9 @@ pub use keys::Keys;
 pub use memory::Memory;
 pub use quorate_model::keys::{
     AddOptions, Aggregate, BitAction, BitCommand, BitInteger, BitOperation, BitRange, BitStep, BitUnit, Change,
-    Collection, Compare, Condition, ElementCommand, End, Expiry, ExpiryCondition, HashCommand, KeyCommand, KeyEntry,
-    KeyInfo, KeySize, KeysCommand, KeysReply, Kind, ListCommand, Order, Overflow, Page, Range, SetCommand,
-    SetOperation, SortedSetCommand, Space, SpaceCommand, Span, StringCommand, Version, Which,
+    Collection, Compare, Condition, ElementCommand, End, EventClasses, Expiry, ExpiryCondition, HashCommand, KeyChange,
+    KeyCommand, KeyEntry, KeyEvent, KeyInfo, KeySize, KeysCommand, KeysReply, Kind, ListCommand, Order, Overflow, Page,
+    Range, SetCommand, SetOperation, SortedSetCommand, Space, SpaceCommand, Span, StringCommand, Version, Which,
 };
 pub use sweep::{next_due, sweep};
 pub use tables::{Element, FIRST_PLACE, Id, KeyRow, Part, Place, Score, Tables, Visit, after};

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
-use quorate_model::keys::{End, KeysReply, Kind, ListCommand, Order, Span};
+use quorate_model::keys::{End, KeyEvent, KeysReply, Kind, ListCommand, Order, Span};
 
 use crate::KeysError;
 use crate::keys::{Keys, Open, ReplyBytes, check_rows, check_value};
@@ -66,7 +66,7 @@ impl<T: Tables> Keys<'_, T> {
             self.push_item(&mut open, value, end)?;
         }
         let count = open.row.count;
-        self.save(open)?;
+        self.save(open, &[pushed(end)])?;
         Ok(KeysReply::Count(count))
     }
 
@@ -83,7 +83,7 @@ impl<T: Tables> Keys<'_, T> {
             self.drop_item(&mut open, end)?;
         }
         if count > 0 {
-            self.save(open)?;
+            self.save(open, &[popped(end)])?;
         }
         Ok(values)
     }
@@ -100,12 +100,12 @@ impl<T: Tables> Keys<'_, T> {
         self.drop_item(&mut source, from_end)?;
         if from == to {
             self.push_item(&mut source, &value, to_end)?;
-            self.save(source)?;
+            self.save(source, &[pushed(to_end), popped(from_end)])?;
         } else {
-            self.save(source)?;
             let mut target = self.found_or_new(target, to, Kind::List)?;
             self.push_item(&mut target, &value, to_end)?;
-            self.save(target)?;
+            self.save(target, &[pushed(to_end)])?;
+            self.save(source, &[popped(from_end)])?;
         }
         Ok(KeysReply::Value(value))
     }
@@ -116,7 +116,7 @@ impl<T: Tables> Keys<'_, T> {
         let Some(open) = self.typed(key, Kind::List)? else { return Ok(KeysReply::Missing) };
         let index = place(&open, index).ok_or(KeysError::NoIndex)?;
         self.put_item_at(&open, index, value)?;
-        self.save(open)?;
+        self.save(open, &[KeyEvent::ListSet])?;
         Ok(KeysReply::Done)
     }
 
@@ -125,7 +125,7 @@ impl<T: Tables> Keys<'_, T> {
         let (from, to) = slice(open.row.count, start, stop);
         let (kept, removed) = (to - from, open.row.count - (to - from));
         if kept == 0 {
-            self.remove(&open)?;
+            self.remove(&open, &[KeyEvent::ListTrim, KeyEvent::Delete])?;
         } else if removed > CHANGED_ROWS_MAX {
             self.keep_only(&open, from, to)?;
         } else if removed > 0 {
@@ -136,7 +136,9 @@ impl<T: Tables> Keys<'_, T> {
             for _ in 0..from {
                 self.drop_item(&mut open, End::Left)?;
             }
-            self.save(open)?;
+            self.save(open, &[KeyEvent::ListTrim])?;
+        } else {
+            self.context.note(open.space, key, &[KeyEvent::ListTrim]);
         }
         Ok(KeysReply::Done)
     }
@@ -152,7 +154,7 @@ impl<T: Tables> Keys<'_, T> {
                 self.push_item(&mut list, &value, End::Right)?;
             }
         }
-        self.save(list)
+        self.save(list, &[KeyEvent::ListTrim])
     }
 
     fn insert(&mut self, key: &Bytes, before: bool, pivot: &Bytes, value: &Bytes) -> Result<KeysReply, T::Error> {
@@ -179,7 +181,7 @@ impl<T: Tables> Keys<'_, T> {
         }
         self.put_item_at(&open, left, value)?;
         open.row.count += 1;
-        self.save(open)?;
+        self.save(open, &[KeyEvent::ListInsert])?;
         Ok(KeysReply::Count(count + 1))
     }
 
@@ -210,7 +212,7 @@ impl<T: Tables> Keys<'_, T> {
         for _ in 0..removed {
             self.drop_item(&mut open, if is_right_shorter { End::Right } else { End::Left })?;
         }
-        self.save(open)?;
+        self.save(open, &[KeyEvent::ListRemove])?;
         Ok(KeysReply::Count(removed))
     }
 
@@ -299,6 +301,14 @@ impl<T: Tables> Keys<'_, T> {
         open.row.head += i64::from(end == End::Left);
         Ok(())
     }
+}
+
+fn pushed(end: End) -> KeyEvent {
+    if end == End::Left { KeyEvent::LeftPush } else { KeyEvent::RightPush }
+}
+
+fn popped(end: End) -> KeyEvent {
+    if end == End::Left { KeyEvent::LeftPop } else { KeyEvent::RightPop }
 }
 
 /// Returns the index from the start, if there is an item.

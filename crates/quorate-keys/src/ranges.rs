@@ -3,7 +3,7 @@
 use std::ops::{Bound, ControlFlow};
 
 use bytes::Bytes;
-use quorate_model::keys::{KeysReply, Kind, Order, Page, Range, Span};
+use quorate_model::keys::{KeyEvent, KeysReply, Kind, Order, Page, Range, Span};
 
 use crate::KeysError;
 use crate::blocks::{above, from};
@@ -69,8 +69,13 @@ impl<T: Tables> Keys<'_, T> {
         let Some(mut open) = self.typed(key, Kind::SortedSet)? else { return Ok(KeysReply::Count(0)) };
         let (first, last) = self.ranks(&open, range)?;
         let count = last - first;
+        let event = match range {
+            Range::Rank(..) => KeyEvent::RankRangeRemove,
+            Range::Score(..) => KeyEvent::ScoreRangeRemove,
+            Range::Member(..) => KeyEvent::MemberRangeRemove,
+        };
         if count == open.row.count {
-            self.remove(&open)?;
+            self.remove(&open, &[event, KeyEvent::Delete])?;
             return Ok(KeysReply::Count(count));
         }
         check_rows(count, CHANGED_ROWS_MAX)?;
@@ -90,7 +95,7 @@ impl<T: Tables> Keys<'_, T> {
                 self.drop_member(&mut open, member, *score)?;
             }
         }
-        self.save(open)?;
+        self.save(open, &[event])?;
         Ok(KeysReply::Count(count))
     }
 
@@ -105,7 +110,7 @@ impl<T: Tables> Keys<'_, T> {
             self.drop_member(&mut open, member, *score)?;
         }
         if !places.is_empty() {
-            self.save(open)?;
+            self.save(open, &[if reverse { KeyEvent::HighestPop } else { KeyEvent::LowestPop }])?;
         }
         Ok(to_reply(places))
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use quorate_model::keys::{Expiry, KeysReply, Kind, SetCommand, SetOperation, Span};
+use quorate_model::keys::{Expiry, KeyEvent, KeysReply, Kind, SetCommand, SetOperation, Span};
 
 use crate::keys::{Keys, Open, ReplyBytes, check_expiry, check_fields, check_keys, check_rows};
 use crate::limits::{CHANGED_ROWS_MAX, READ_ROWS_MAX};
@@ -18,7 +18,7 @@ impl<T: Tables> Keys<'_, T> {
             SetCommand::Combine { operation, keys, store } => {
                 let members = self.combine(*operation, keys)?;
                 match store {
-                    Some(to) => self.store_members(to, &members),
+                    Some(to) => self.store_members(to, &members, stored(*operation)),
                     None => {
                         let mut bytes = ReplyBytes::default();
                         _ = members.iter().try_for_each(|member| bytes.add(member.len()));
@@ -55,7 +55,11 @@ impl<T: Tables> Keys<'_, T> {
             added += u64::from(self.put(&mut open, member, Bytes::new(), expires_at)?);
         }
         if changed {
-            self.save(open)?;
+            if added > 0 {
+                self.context.note(open.space, key, &[KeyEvent::SetAdd]);
+            }
+            let events = self.expiry_events(Kind::Set, expiry);
+            self.save(open, events)?;
         }
         Ok(KeysReply::Count(added))
     }
@@ -73,7 +77,7 @@ impl<T: Tables> Keys<'_, T> {
             }
         }
         if !members.is_empty() {
-            self.save(open)?;
+            self.save(open, &[KeyEvent::SetPop])?;
         }
         Ok(KeysReply::Members(members))
     }
@@ -88,10 +92,10 @@ impl<T: Tables> Keys<'_, T> {
             return Ok(KeysReply::Done);
         }
         self.drop_element(&mut source, member, &element)?;
-        self.save(source)?;
+        self.save(source, &[KeyEvent::SetRemove])?;
         let mut target = self.found_or_new(target, to, Kind::Set)?;
-        self.put(&mut target, member, Bytes::new(), None)?;
-        self.save(target)?;
+        let added = self.put(&mut target, member, Bytes::new(), None)?;
+        self.save(target, if added { &[KeyEvent::SetAdd] } else { &[] })?;
         Ok(KeysReply::Done)
     }
 
@@ -156,19 +160,28 @@ impl<T: Tables> Keys<'_, T> {
     }
 
     /// Puts a set of members into a key, whatever it holds.
-    fn store_members(&mut self, to: &Bytes, members: &[Bytes]) -> Result<KeysReply, T::Error> {
+    fn store_members(&mut self, to: &Bytes, members: &[Bytes], event: KeyEvent) -> Result<KeysReply, T::Error> {
         check_keys(std::slice::from_ref(to))?;
         check_rows(members.len() as u64, CHANGED_ROWS_MAX)?;
         self.context.charge_rows(members.len(), 0)?;
         if members.is_empty() {
-            self.find(to)?.map_or(Ok(()), |open| self.remove(&open))?;
+            self.find(to)?.map_or(Ok(()), |open| self.remove(&open, &[KeyEvent::Delete]))?;
             return Ok(KeysReply::Count(0));
         }
         let mut open = self.create(self.space, to, Kind::Set)?;
         for member in members {
             self.put(&mut open, member, Bytes::new(), None)?;
         }
-        self.save(open)?;
+        self.save(open, &[event])?;
         Ok(KeysReply::Count(members.len() as u64))
+    }
+}
+
+/// Returns the event that a combination was stored.
+fn stored(operation: SetOperation) -> KeyEvent {
+    match operation {
+        SetOperation::Union => KeyEvent::SetUnion,
+        SetOperation::Intersection => KeyEvent::SetIntersection,
+        SetOperation::Difference => KeyEvent::SetDifference,
     }
 }

@@ -1,9 +1,10 @@
 //! Commands on sorted sets: adding, removing, scores and ranks.
 
 use bytes::Bytes;
-use quorate_model::keys::{AddOptions, Compare, KeysReply, Kind, SortedSetCommand, Which};
+use quorate_model::keys::{AddOptions, Compare, KeyEvent, KeysReply, Kind, SortedSetCommand, Which};
 
 use crate::KeysError;
+use crate::combine::stored;
 use crate::keys::{Keys, Open, check_fields};
 use crate::ranges::{check_places, to_reply};
 use crate::tables::{Score, Tables};
@@ -40,12 +41,12 @@ impl<T: Tables> Keys<'_, T> {
             SortedSetCommand::Draw { key, count, repeats, seed } => self.draw_scores(key, *count, *repeats, *seed),
             SortedSetCommand::StoreRange { key, to, range, reverse, offset, limit } => {
                 let members = self.range(key, range, *reverse, *offset, *limit)?;
-                self.store_scores(to, &members)
+                self.store_scores(to, &members, KeyEvent::RangeStore)
             }
             SortedSetCommand::Combine { operation, sources, aggregate, store } => {
                 let members = self.combine_scores(*operation, sources, *aggregate)?;
                 match store {
-                    Some(to) => self.store_scores(to, &members),
+                    Some(to) => self.store_scores(to, &members, stored(*operation)),
                     None => {
                         check_places(&members)?;
                         Ok(KeysReply::Scored(to_reply(members)))
@@ -82,7 +83,7 @@ impl<T: Tables> Keys<'_, T> {
             }
         }
         if changed > 0 {
-            self.save(open)?;
+            self.save(open, &[KeyEvent::ScoreAdd])?;
         }
         Ok(KeysReply::Count(if count_changed { changed } else { added }))
     }
@@ -99,7 +100,7 @@ impl<T: Tables> Keys<'_, T> {
         if old != Some(sum) {
             let mut open = self.found_or_new(found, key, Kind::SortedSet)?;
             self.put_score(&mut open, member, old, sum)?;
-            self.save(open)?;
+            self.save(open, &[KeyEvent::ScoreIncrement])?;
         }
         Ok(KeysReply::Score(sum.get()))
     }
@@ -115,7 +116,7 @@ impl<T: Tables> Keys<'_, T> {
             }
         }
         if removed > 0 {
-            self.save(open)?;
+            self.save(open, &[KeyEvent::ScoreRemove])?;
         }
         Ok(KeysReply::Count(removed))
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::{Bytes, BytesMut};
 use quorate_env::mutant::Mutant;
-use quorate_model::keys::{Condition, Expiry, ExpiryCondition, KeysReply, Kind, StringCommand};
+use quorate_model::keys::{Condition, Expiry, ExpiryCondition, KeyEvent, KeysReply, Kind, StringCommand};
 
 use crate::KeysError;
 use crate::generic::applies;
@@ -30,7 +30,7 @@ impl<T: Tables> Keys<'_, T> {
             }
             StringCommand::Take { key } => {
                 let Some(open) = self.typed(key, Kind::String)? else { return Ok(KeysReply::Missing) };
-                self.remove(&open)?;
+                self.remove(&open, &[KeyEvent::Delete])?;
                 Ok(KeysReply::Value(open.row.value))
             }
             StringCommand::GetRange { key, start, end } => {
@@ -43,21 +43,21 @@ impl<T: Tables> Keys<'_, T> {
             }
             StringCommand::Append { key, value } => {
                 let offset = self.string(key)?.map_or(0, |old| old.len() as u64);
-                self.write_string(key, offset, value)
+                self.write_string(key, offset, value, KeyEvent::Append)
             }
             StringCommand::SetRange { key, offset, value } => self.set_range(key, *offset, value),
             StringCommand::Add { key, by } => {
                 let found = self.typed(key, Kind::String)?;
                 let number = found.as_ref().map_or(Some(0), |open| integer(&open.row.value));
                 let sum = number.ok_or(KeysError::NotInteger)?.checked_add(*by).ok_or(KeysError::Overflow)?;
-                self.put_string(key, found, sum.to_string().into())?;
+                self.put_string(key, found, sum.to_string().into(), KeyEvent::Add)?;
                 Ok(KeysReply::Integer(sum))
             }
             StringCommand::AddFloat { key, by } => {
                 let found = self.typed(key, Kind::String)?;
                 let old = found.as_ref().map_or(Bytes::from_static(b"0"), |open| open.row.value.clone());
                 let sum = Bytes::from(decimal_sum(&old, by, KeysError::NotFloat)?);
-                self.put_string(key, found, sum.clone())?;
+                self.put_string(key, found, sum.clone(), KeyEvent::AddFloat)?;
                 Ok(KeysReply::Value(sum))
             }
         }
@@ -85,7 +85,7 @@ impl<T: Tables> Keys<'_, T> {
         if !applies(condition, row) {
             return Ok(KeysReply::Set { applied: false, previous });
         }
-        self.put_found(found, key, value.clone(), expiry)?;
+        self.put_found(found, key, value.clone(), expiry, &[KeyEvent::Set])?;
         Ok(KeysReply::Set { applied: true, previous })
     }
 
@@ -111,18 +111,19 @@ impl<T: Tables> Keys<'_, T> {
             all.push((found, key, value));
         }
         for (found, key, value) in all {
-            self.put_found(found, key, value.clone(), expiry)?;
+            self.put_found(found, key, value.clone(), expiry, &[KeyEvent::Set])?;
         }
         Ok(KeysReply::Done)
     }
 
-    /// Sets a key, as it was found, to a string.
+    /// Sets a key, as it was found, to a string, by these events.
     pub(crate) fn put_found(
         &mut self,
         found: Option<Open>,
         key: &Bytes,
         value: Bytes,
         expiry: Expiry,
+        events: &[KeyEvent],
     ) -> Result<(), T::Error> {
         let expires_at = match expiry {
             Expiry::Never if !Mutant::ExpiryKept.is_on() => None,
@@ -131,23 +132,31 @@ impl<T: Tables> Keys<'_, T> {
             Expiry::In(nanos) => Some(self.context.after(nanos)),
         };
         if !self.context.is_alive(expires_at) {
-            return found.map_or(Ok(()), |open| self.remove(&open));
+            return found.map_or(Ok(()), |open| self.remove(&open, &[KeyEvent::Expired]));
         }
         let mut open = self.found_or_new(found.filter(|open| open.row.kind == Kind::String), key, Kind::String)?;
         open.row.value = value;
         self.set_expiry(&mut open.row, expires_at)?;
-        self.save(open)
+        let gets_expiry = matches!(expiry, Expiry::At(_) | Expiry::In(_));
+        self.context.note(open.space, key, events);
+        self.save(open, if gets_expiry { &[KeyEvent::Expire] } else { &[] })
     }
 
     fn set_range(&mut self, key: &Bytes, offset: u64, value: &Bytes) -> Result<KeysReply, T::Error> {
         if value.is_empty() {
             return Ok(KeysReply::Count(self.string(key)?.map_or(0, |old| old.len() as u64)));
         }
-        self.write_string(key, offset, value)
+        self.write_string(key, offset, value, KeyEvent::SetRange)
     }
 
     /// Writes bytes into a string from an offset on, and returns its length. An empty string is made, too.
-    fn write_string(&mut self, key: &Bytes, offset: u64, value: &Bytes) -> Result<KeysReply, T::Error> {
+    fn write_string(
+        &mut self,
+        key: &Bytes,
+        offset: u64,
+        value: &Bytes,
+        event: KeyEvent,
+    ) -> Result<KeysReply, T::Error> {
         let found = self.typed(key, Kind::String)?;
         let old = found.as_ref().map(|open| open.row.value.clone()).unwrap_or_default();
         let end = offset.saturating_add(value.len() as u64);
@@ -162,15 +171,15 @@ impl<T: Tables> Keys<'_, T> {
                 place.copy_from_slice(part);
             }
         }
-        self.put_string(key, found, written.freeze())?;
+        self.put_string(key, found, written.freeze(), event)?;
         Ok(KeysReply::Count(length))
     }
 
     /// Sets a string, which was found or is missing, and leaves its expiry.
-    fn put_string(&mut self, key: &Bytes, found: Option<Open>, value: Bytes) -> Result<(), T::Error> {
+    fn put_string(&mut self, key: &Bytes, found: Option<Open>, value: Bytes, event: KeyEvent) -> Result<(), T::Error> {
         let mut open = self.found_or_new(found, key, Kind::String)?;
         open.row.value = value;
-        self.save(open)
+        self.save(open, &[event])
     }
 }
 

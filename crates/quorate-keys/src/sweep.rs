@@ -9,16 +9,16 @@
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
-use quorate_model::keys::{Kind, Order, Space};
+use quorate_model::keys::{KeyEvent, Kind, Order, Space};
 
 use crate::context::Context;
-use crate::keys::{Keys, Open};
+use crate::keys::{Keys, Open, elements_expired};
 use crate::limits::SWEPT_ROWS_MAX;
 use crate::tables::{Id, Part, Tables};
 
 /// Removes keys and elements whose time has come, then keys of spaces that were flushed, and then rows of deleted
 /// collections: together at most `limit`, and [`SWEPT_ROWS_MAX`]. Returns how many rows it looked at; 0 if there is
-/// nothing to do. The context says which keys lost something.
+/// nothing to do. The context says which keys lost something, and notes their events.
 ///
 /// # Errors
 ///
@@ -87,7 +87,7 @@ impl<T: Tables> Keys<'_, T> {
     /// Removes a key that is due, or those of its elements that are, or puts its row of due times to a later time.
     fn expire_due(&mut self, mut open: Open, limit: usize) -> Result<usize, T::Error> {
         if !self.context.is_alive(open.row.expires_at) {
-            self.remove(&open)?;
+            self.remove(&open, &[KeyEvent::Expired])?;
             return Ok(1);
         }
         let expired = self.expired(open.id(), limit)?;
@@ -98,9 +98,10 @@ impl<T: Tables> Keys<'_, T> {
         }
         if !expired.is_empty() {
             self.context.touch(open.space, &open.key);
+            self.context.note(open.space, &open.key, &[elements_expired(open.row.kind)]);
         }
         if open.row.kind != Kind::String && open.row.count == 0 {
-            self.remove(&open)?;
+            self.remove(&open, &[KeyEvent::Delete])?;
         } else {
             let first = if open.row.volatile > 0 { self.expiry(open.id(), Order::Up)? } else { None };
             let due = [first, open.row.expires_at].into_iter().flatten().min();

@@ -9,6 +9,7 @@ use bytes::Bytes;
 mod bits;
 mod check;
 mod elements;
+mod event;
 mod generic;
 mod key;
 mod level;
@@ -21,6 +22,7 @@ mod strings;
 
 pub use bits::{BitAction, BitCommand, BitInteger, BitOperation, BitRange, BitStep, BitUnit, Overflow};
 pub use elements::{Collection, ElementCommand, HashCommand, SetCommand, SetOperation};
+pub use event::{EventClasses, KeyChange, KeyEvent};
 pub use generic::KeyCommand;
 pub use key::{Kind, Order, Space, Span, Version};
 pub use lists::{End, ListCommand};

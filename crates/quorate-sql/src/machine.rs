@@ -14,6 +14,7 @@
 use std::sync::Arc;
 
 use quorate_env::Instant;
+use quorate_model::keys::EventClasses;
 use quorate_model::{StoreFault, StoreIdentity};
 use rusqlite::Connection;
 
@@ -150,6 +151,11 @@ impl SqlMachine {
     /// stopped sooner.
     pub fn set_awaited(&self, is_awaited: bool) {
         self.determinism.budget.set_awaited(is_awaited);
+    }
+
+    /// Sets which changes of keys the entries that follow note; they change nothing else.
+    pub fn note_changes(&mut self, wanted: EventClasses) {
+        self.keys.wanted = wanted;
     }
 
     /// The write connection, for checkpoints and other work between batches.

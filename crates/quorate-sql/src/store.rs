@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use quorate_apply::Users;
+use quorate_apply::changes::Changes;
 use quorate_apply::waits::Waits;
 use quorate_env::disk::make_dir;
 use quorate_env::worker::WorkerHandle;
@@ -219,6 +220,11 @@ impl SqlStore {
     /// The waiters for topics that entries touch. Installing an image wakes all of them.
     pub fn waits(&self) -> &Waits {
         &self.shared().waits
+    }
+
+    /// The changes of keys that entries make. Those that come with an image are none.
+    pub fn changes(&self) -> &Changes {
+        &self.shared().changes
     }
 
     /// Begins a capture of changed pages. A store has one at a time.

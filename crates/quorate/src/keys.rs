@@ -62,11 +62,12 @@ mod wait;
 mod watch;
 mod when;
 
+pub use quorate_apply::changes::{CHANGES_WAITING_BYTES_MAX, CHANGES_WAITING_MAX, KeyWatch, Watched};
 pub use quorate_model::keys::{
     AddOptions, Aggregate, BitAction, BitCommand, BitInteger, BitOperation, BitRange, BitStep, BitUnit, Change,
-    Collection, Compare, Condition, ElementCommand, End, Expiry, ExpiryCondition, HashCommand, KeyCommand, KeyEntry,
-    KeyInfo, KeysCommand, KeysReply, Kind, ListCommand, Order, Overflow, Page, Range, SetCommand, SetOperation,
-    SortedSetCommand, Space, SpaceCommand, Span, StringCommand, Version, Which, limits,
+    Collection, Compare, Condition, ElementCommand, End, EventClasses, Expiry, ExpiryCondition, HashCommand, KeyChange,
+    KeyCommand, KeyEntry, KeyEvent, KeyInfo, KeysCommand, KeysReply, Kind, ListCommand, Order, Overflow, Page, Range,
+    SetCommand, SetOperation, SortedSetCommand, Space, SpaceCommand, Span, StringCommand, Version, Which, limits,
 };
 
 pub use self::bits::Bits;

@@ -29,7 +29,7 @@ use crate::config::{Config, SecretSource, over};
 use crate::error::{Error, StartError};
 use crate::events::Events;
 use crate::hooks::SimHooks;
-use crate::keys::Keys;
+use crate::keys::{KeyWatch, Keys};
 use crate::level::Level;
 use crate::locks::Locks;
 use crate::metrics::Metrics;
@@ -148,6 +148,13 @@ impl Node {
     /// Returns the handle to the keys. It reads at [`Level::Local`] unless a call sets another level.
     pub fn keys(&self) -> Keys {
         self.sql.keys()
+    }
+
+    /// Returns a watch, which gets the changes of keys that this node applies, once it [wants](KeyWatch::want) some: by
+    /// whatever node, client or door they were made. It is for what may be missed, such as notifications: no change
+    /// before an image that the node has installed comes, and none that finds no room.
+    pub fn watch_keys(&self) -> KeyWatch {
+        self.gateway.store.changes().watch()
     }
 
     /// Returns the handle to the locks. It reads at [`Level::Local`] unless a call sets another level.

@@ -321,7 +321,7 @@ impl<M: Machine> Applier<M> {
         self.rejected.adopt(&std::mem::take(&mut self.staged.rejected));
         self.row.clone_from(&self.staged.row);
         self.verification = self.staged.verification.take();
-        self.touched.append(&mut self.staged.touched);
+        self.touched.append(std::mem::take(&mut self.staged.touched));
         self.hashes.extend(self.staged.hashes.drain(..));
         let surplus = self.hashes.len().saturating_sub(HASHES_KEPT);
         self.hashes.drain(..surplus);

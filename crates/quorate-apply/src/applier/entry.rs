@@ -71,7 +71,9 @@ impl<M: Machine> Applier<M> {
         let outcome = outcome?;
         self.machine.leave(index, proposal);
         self.machine.sweep(now, SWEPT_PER_ENTRY)?;
-        self.staged.touched.extend(self.machine.take_touched().into_iter().map(|topic| (index, topic)));
+        let topics = self.machine.take_touched().into_iter().map(|topic| (index, topic));
+        self.staged.touched.topics.extend(topics);
+        self.staged.touched.changes.append(&mut self.machine.take_changes());
         self.keep((index, now), proposal, outcome)
     }
 

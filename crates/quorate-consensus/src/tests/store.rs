@@ -235,7 +235,7 @@ impl Kept {
         let mut applier = Applier::new(machine, FORMAT_LEVEL).unwrap();
         let mut outcomes = Vec::new();
         applier.apply_batch(std::slice::from_ref(entry), &mut outcomes).unwrap();
-        touched.extend(applier.take_touched());
+        touched.extend(applier.take_touched().topics);
         (self.applied.level, self.applied.due) = (applier.applied().level, applier.applied().due);
         self.items = Items(applier.into_machine());
         outcomes.remove(0)

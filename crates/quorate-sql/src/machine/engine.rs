@@ -22,29 +22,44 @@ const ROLLBACK_TO: &str = "ROLLBACK TO entry";
 pub(super) struct Scopes {
     /// Those of the innermost scope.
     pub(super) innermost: Effects,
-    /// The open scopes, each with the effects of the scope around it before.
-    open: Vec<(Scope, Effects)>,
+    /// The open scopes.
+    open: Vec<Opened>,
+}
+
+/// An open scope.
+#[derive(Debug)]
+struct Opened {
+    scope: Scope,
+    /// The effects of the scope around it before.
+    before: Effects,
+    /// How many changes of keys were noted before.
+    changes: usize,
 }
 
 impl Scopes {
-    fn push(&mut self, scope: Scope) {
-        self.open.push((scope, std::mem::take(&mut self.innermost)));
+    fn push(&mut self, scope: Scope, changes: usize) {
+        self.open.push(Opened { scope, before: std::mem::take(&mut self.innermost), changes });
     }
 
     fn pop(&mut self) -> Option<Scope> {
-        let (scope, before) = self.open.pop()?;
+        let Opened { scope, before, .. } = self.open.pop()?;
         self.innermost.add(before);
         Some(scope)
     }
 
+    /// Returns how many changes of keys were noted before the innermost scope.
+    fn changes_before(&self) -> usize {
+        self.open.last().map_or(0, |opened| opened.changes)
+    }
+
     /// Whether the innermost scope can't be undone by itself.
     pub(super) fn is_bare(&self) -> bool {
-        self.open.last().is_some_and(|(scope, _)| *scope == Scope::Bare)
+        self.open.last().is_some_and(|opened| opened.scope == Scope::Bare)
     }
 
     /// Whether anything before the innermost scope has changed the schema.
     fn schema_changed_before(&self) -> bool {
-        self.open.iter().any(|(_, effects)| effects.schema)
+        self.open.iter().any(|opened| opened.before.schema)
     }
 
     /// Ends all scopes, and returns the effects of all of them.
@@ -84,7 +99,7 @@ impl Engine for SqlMachine {
             drop(self.own(ROLLBACK));
         }
         self.undone_effects.add(self.scopes.end());
-        self.keys.rolled_back();
+        self.keys.rolled_back(0);
         self.locks.rolled_back();
     }
 
@@ -93,7 +108,7 @@ impl Engine for SqlMachine {
     }
 
     fn open_scope(&mut self, scope: Scope) -> Result<(), StoreFault> {
-        self.scopes.push(scope);
+        self.scopes.push(scope, self.keys.changes.len());
         if scope == Scope::Undoable { self.own(SAVEPOINT) } else { Ok(()) }
     }
 
@@ -111,7 +126,7 @@ impl Engine for SqlMachine {
         }
         self.own(ROLLBACK_TO)?;
         self.own(RELEASE)?;
-        self.keys.rolled_back();
+        self.keys.rolled_back(self.scopes.changes_before());
         self.locks.rolled_back();
         // After a schema change, every ROLLBACK TO in the transaction makes SQLite discard its loaded schema, so the
         // effects stay.

@@ -13,7 +13,7 @@ use quorate_apply::{CommandContext, Trouble};
 use quorate_keys::{Context, Keys, KeysError, Space, Version, next_due, sweep};
 use quorate_model::codec::keys_reply_len;
 use quorate_model::keys::limits::BRIEF_REPLY_BYTES;
-use quorate_model::keys::{KeysReply, SpaceCommand};
+use quorate_model::keys::{EventClasses, KeyChange, KeysReply, SpaceCommand};
 use quorate_model::limits::RETURNED_BYTES_MAX;
 use quorate_model::{Failure, StoreFault, Topic};
 
@@ -29,7 +29,11 @@ pub(super) struct KeysState {
     /// The topics of keys and spaces that commands and sweeps have changed.
     touched: Vec<Topic>,
     /// The spaces that they have changed, each once.
-    changed: Vec<Space>,
+    spaces: Vec<Space>,
+    /// The classes of events that somebody wants to know of.
+    pub(super) wanted: EventClasses,
+    /// The events of the open transaction that nothing has undone.
+    pub(super) changes: Vec<KeyChange>,
     /// Nothing is to be swept before this time.
     quiet_until: u64,
     /// Whether the last command that failed had written something.
@@ -37,31 +41,34 @@ pub(super) struct KeysState {
 }
 
 impl KeysState {
-    /// Must be called after a rollback: it may have brought back what was swept.
-    pub(super) fn rolled_back(&mut self) {
+    /// Must be called after a rollback, with how many changes there were before what it has undone: it may have brought
+    /// back what was swept.
+    pub(super) fn rolled_back(&mut self, changes: usize) {
         self.quiet_until = 0;
+        self.changes.truncate(changes);
     }
 
     fn touch(&mut self, context: &mut Context) {
+        self.changes.append(&mut context.take_changes());
         for (space, key) in context.take_touched() {
             self.touched.push(topic(space, &key));
-            self.change(space);
+            self.add_space(space);
         }
         for space in context.take_flushed() {
             self.touched.push(topic_of_space(space));
-            self.change(space);
+            self.add_space(space);
         }
     }
 
-    fn change(&mut self, space: Space) {
-        if !self.changed.contains(&space) {
-            self.changed.push(space);
+    fn add_space(&mut self, space: Space) {
+        if !self.spaces.contains(&space) {
+            self.spaces.push(space);
         }
     }
 
     /// Takes the topics of what has changed.
     pub(super) fn take_touched(&mut self) -> Vec<Topic> {
-        self.touched.extend(self.changed.drain(..).map(topic_of_changes));
+        self.touched.extend(self.spaces.drain(..).map(topic_of_changes));
         std::mem::take(&mut self.touched)
     }
 }
@@ -87,7 +94,8 @@ impl SqlMachine {
             check_returned(returned.saturating_add(BRIEF_REPLY_BYTES))?;
         }
         let version = Version::new(self.index, u16::try_from(earlier.len()).unwrap_or(u16::MAX));
-        let mut context = Context::new(clock::stamp(), version, self.determinism.budget.left());
+        let context = Context::new(clock::stamp(), version, self.determinism.budget.left());
+        let mut context = context.noting(self.keys.wanted);
         let conn = self.db.connection();
         let (last_rowid, changes) = (conn.last_insert_rowid(), conn.total_changes());
         let mut tables = KeyTables::of(&mut self.db);
@@ -98,6 +106,10 @@ impl SqlMachine {
         hooks::set_last_insert_rowid(conn, last_rowid);
         self.keys.failed_late = done.is_err() && conn.total_changes() != changes;
         self.determinism.budget.set_left(context.budget_left());
+        if done.is_err() {
+            // It has written nothing, or what it has written is undone.
+            drop(context.take_changes());
+        }
         self.keys.touch(&mut context);
         Ok(done?)
     }
@@ -107,7 +119,7 @@ impl SqlMachine {
         if self.keys.quiet_until > now {
             return Ok(());
         }
-        let mut context = Context::new(now, Version::default(), 0);
+        let mut context = Context::new(now, Version::default(), 0).noting(self.keys.wanted);
         let mut tables = KeyTables::of(&mut self.db);
         let swept = sweep(&mut tables, &mut context, max).and_then(|_| next_due(&mut tables));
         self.keys.quiet_until = swept.map_err(fault)?.unwrap_or(u64::MAX);

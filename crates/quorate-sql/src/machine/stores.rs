@@ -2,7 +2,7 @@
 
 use quorate_apply::{CommandContext, Engine, Scope, Stores, Trouble, no_store};
 use quorate_env::mutant::Mutant;
-use quorate_model::keys::SpaceCommand;
+use quorate_model::keys::{KeyChange, SpaceCommand};
 use quorate_model::{
     ALONE, Command, CommandResult, Failure, FailureKind, Mode, Outcome, Proposal, ReadCheck, Reply, SqlCommand,
     SqlReply, Stamp, StoreFault, Topic,
@@ -163,6 +163,10 @@ impl Stores for SqlMachine {
             touched.push(Topic::EVENTS);
         }
         touched
+    }
+
+    fn take_changes(&mut self) -> Vec<KeyChange> {
+        std::mem::take(&mut self.keys.changes)
     }
 
     fn only_reads(&mut self, command: &Command) -> bool {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorate_apply::Users;
+use quorate_model::keys::EventClasses;
 use quorate_model::{Applied, Archiver, Entry, Outcome, StoreFault, StoreIdentity};
 
 use crate::connection::{self, BUSY_TIMEOUT};
@@ -125,6 +126,11 @@ impl Core {
         self.applier.machine().set_awaited(true);
         outcomes.extend(applied.into_iter().map(Some));
         done
+    }
+
+    /// Sets which changes of keys the entries that follow note.
+    pub(crate) fn note_changes(&mut self, wanted: EventClasses) {
+        self.applier.machine_mut().note_changes(wanted);
     }
 
     /// Runs entries that will probably be applied next.

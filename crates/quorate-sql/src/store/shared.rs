@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use quorate_apply::Users;
+use quorate_apply::changes::Changes;
 use quorate_apply::waits::Waits;
 use quorate_env::mutant::Mutant;
 use quorate_env::signal::Signal;
@@ -83,6 +84,7 @@ pub(crate) struct Shared {
     pub(crate) verifications: Verifications,
     pub(crate) dry_runs: DryRuns,
     pub(crate) waits: Waits,
+    pub(crate) changes: Changes,
     durable: Mutex<Applied>,
     /// Throttles of the log lines that report a full disk, and a checkpoint that has to wait.
     disk_is_full: Throttle,
@@ -146,6 +148,7 @@ impl Shared {
             verifications: Verifications::default(),
             dry_runs: DryRuns::default(),
             waits: Waits::default(),
+            changes: Changes::default(),
             durable: Mutex::default(),
             disk_is_full: Throttle::default(),
             checkpoint_waits: Throttle::default(),

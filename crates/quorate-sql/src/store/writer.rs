@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use quorate_apply::Touched;
 use quorate_env::Instant;
 use quorate_env::worker::{Step, Worker};
 use quorate_model::StoreFault;
@@ -67,6 +68,7 @@ impl Writer {
         let result = match core.as_mut() {
             None => Err(StoreFault::Closed),
             Some(core) => {
+                core.note_changes(self.shared.changes.wanted());
                 let result = core.apply(self.backlog.batch(max), is_awaited, &mut outcomes);
                 // Must happen before the entry is published as applied.
                 if let Some(index) = core.take_verification() {
@@ -74,7 +76,9 @@ impl Writer {
                 }
                 // After a fault of one entry, the entries before it are applied.
                 self.shared.publish(core);
-                self.shared.waits.wake(&core.applier().take_touched());
+                let Touched { topics, changes } = core.applier().take_touched();
+                self.shared.waits.wake(&topics);
+                self.shared.changes.publish(changes);
                 result
             }
         };
@@ -126,6 +130,7 @@ impl Writer {
             && let Some(core) = core.as_mut()
         {
             let begun = Instant::now();
+            core.note_changes(self.shared.changes.wanted());
             // Entries beyond the next batch would be rolled back.
             core.prefetch(batch_of(&prefetched, self.shared.options.batch_entries_max));
             self.is_urgent = begun.elapsed() < URGENT_MAX;

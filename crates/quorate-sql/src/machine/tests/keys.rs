@@ -13,6 +13,7 @@ use super::*;
 use crate::keys::tests::{get, one_of_each, set};
 use crate::keys::{topic, topic_of_changes, topic_of_space};
 
+mod changes;
 mod cost;
 mod views;
 
@@ -205,7 +206,7 @@ fn what_has_expired_is_swept_by_ticks_and_by_other_entries() {
     node.applier().take_touched();
     node.propose(&tick).unwrap();
     assert_eq!((node.applier().applied().due, rows(&node)), (Some(at(5)), 1));
-    assert_eq!(node.applier().take_touched(), [(4, topic(0, b"a")), (4, topic_of_changes(0))]);
+    assert_eq!(node.applier().take_touched().topics, [(4, topic(0, b"a")), (4, topic_of_changes(0))]);
     node.restart();
     node.ok("INSERT INTO t VALUES (1)");
     assert_eq!((node.applier().applied().due, rows(&node)), (None, 0));
@@ -220,7 +221,7 @@ fn a_flush_touches_the_topic_of_its_space() {
     node.propose(&Proposal::new(None, vec![flush(0), flush(0), flush(7)])).unwrap();
     let index = node.next - 1;
     let touched = [topic_of_space(0), topic_of_changes(0)].map(|topic| (index, topic));
-    assert_eq!(node.applier().take_touched(), touched, "the others had no keys");
+    assert_eq!(node.applier().take_touched().topics, touched, "the others had no keys");
     assert!(topic_of_space(0) != topic(0, b"") && topic_of_space(0) != topic_of_space(7));
 }
 

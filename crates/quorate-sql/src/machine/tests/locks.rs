@@ -150,7 +150,7 @@ fn a_release_wakes_the_one_that_is_next() {
     }
     node.applier().take_touched();
     node.propose(&alone(release(1, 1))).unwrap();
-    let touched: Vec<Topic> = node.applier().take_touched().into_iter().map(|(_, topic)| topic).collect();
+    let touched: Vec<Topic> = node.applier().take_touched().topics.into_iter().map(|(_, topic)| topic).collect();
     assert_eq!(touched, [topic(&[1], &[2])]);
 }
 
@@ -178,7 +178,7 @@ fn a_tick_grants_what_a_lease_has_left() {
     node.applier().take_touched();
     node.restart();
     node.propose(&Proposal::new(None, vec![ControlCommand::Tick.into()])).unwrap();
-    assert_eq!(node.applier().take_touched(), [(3, topic(&[1], &[1])), (3, topic(&[1], &[2]))]);
+    assert_eq!(node.applier().take_touched().topics, [(3, topic(&[1], &[1])), (3, topic(&[1], &[2]))]);
     assert_eq!(node.applier().applied().due, Some(START + 27 * HOUR));
     let second = token(&reply(&node.propose(&alone(acquire(1, 2, DAY)))));
     assert!(second > first && second >= Token::first(3) && second < Token::first(4), "{second:?}");
