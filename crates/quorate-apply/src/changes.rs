@@ -62,7 +62,7 @@ pub struct KeyWatch {
 pub struct Watched {
     /// Changes in their order.
     pub changes: Vec<KeyChange>,
-    /// How many were missed after these, because too many were waiting.
+    /// How many others were missed, because too many were waiting.
     pub missed: u64,
 }
 

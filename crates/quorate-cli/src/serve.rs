@@ -5,12 +5,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use clap::Args;
-use quorate::{Ended, Node, TlsConfig, config, config::ConfigError, types::StoreFault};
+use quorate::{Ended, Node, config, config::ConfigError, types::StoreFault};
 use quorate_backup::rehearsals::{self, Rehearsals};
 use quorate_backup::schedule::{self, Plan, State};
 use quorate_http::Options;
 use quorate_server::http::HttpServer;
-use quorate_server::resp::RespServer;
 use quorate_server::{ServerConfig, http, resp};
 use rustix::fs::Mode;
 use rustix::process::umask;
@@ -77,8 +76,14 @@ pub async fn run(args: &ServeArgs) -> Result<()> {
         }
     }
     let redis = match &config.redis_listen {
-        Some(addr) => match open_redis(addr, redis_tls.as_ref(), config.insecure, &node, http.as_ref()).await {
-            Ok(redis) => Some(redis),
+        Some(addr) => match resp::serve(addr, redis_tls.as_ref(), config.insecure, config.redis_notifications, &node)
+            .await
+            .context(|| "the server can't start; check 'redis.listen' and 'tls' in the configuration")
+        {
+            Ok(redis) => {
+                http.iter().for_each(|http| http.show_redis(&redis));
+                Some(redis)
+            }
             Err(error) => {
                 node.stop().await;
                 return Err(error);
@@ -113,21 +118,6 @@ async fn open_http(config: &ServerConfig) -> Result<Option<HttpServer>> {
     let Some(addr) = &config.http_listen else { return Ok(None) };
     let served = http::serve(addr, config.http_certificates()).await;
     served.map(Some).context(|| "the server can't start; check 'http.listen' and 'tls' in the configuration")
-}
-
-async fn open_redis(
-    listen: &str,
-    tls: Option<&TlsConfig>,
-    insecure: bool,
-    node: &Node,
-    http: Option<&HttpServer>,
-) -> Result<RespServer> {
-    let redis = resp::serve(listen, tls, insecure, node).await;
-    let redis = redis.context(|| "the server can't start; check 'redis.listen' and 'tls' in the configuration")?;
-    if let Some(http) = http {
-        http.show_redis(&redis);
-    }
-    Ok(redis)
 }
 
 /// Scheduled backups or rehearsals of this node, which run beside it.

@@ -281,6 +281,7 @@ fn with_users(tls: bool) -> (Servers, Vec<String>) {
     for (name, addr) in ["a", "b", "c"].iter().zip(&addrs) {
         servers.configure(name, "redis.listen", &format!("\"{addr}\""));
         servers.configure(name, "redis.tls", &tls.to_string());
+        servers.configure(name, "redis.notify_keyspace_events", "\"Kg\"");
         servers.serve(name);
     }
     let config = servers.config("a");
@@ -305,6 +306,7 @@ fn users_log_in_by_password_or_token() {
     assert!(client.ask("AUTH app wrong").starts_with("-WRONGPASS"));
     wait_until("the token at this node", || client.ask(&format!("AUTH {}", token.trim())) == "+OK");
     wait_until("keys", || client.ask("SET a 1") == "+OK");
+    assert_eq!(client.ask("CONFIG GET notify-keyspace-events"), "*[$\"notify-keyspace-events\", $\"gK\"]");
     // The words of a request can't be written as a line here: the password has a space.
     let mut guest = Redis::connect(&addrs[1]);
     let auth = format!("*3\r\n$4\r\nAUTH\r\n$5\r\nguest\r\n${}\r\n{PASSWORD}\r\n", PASSWORD.len());

@@ -2,6 +2,8 @@
 
 use thiserror::Error;
 
+use crate::notifications::NOTIFY;
+
 /// The most bytes of a word that an error repeats.
 pub const REPEATED_BYTES_MAX: usize = 128;
 
@@ -89,6 +91,12 @@ pub enum Refusal {
     /// A parameter can't be changed to this.
     #[error("ERR CONFIG SET failed (possibly related to argument '{0}') - it can't have this value here")]
     ParameterValue(&'static str),
+    /// There are no notifications of such a class.
+    #[error(
+        "ERR CONFIG SET failed (possibly related to argument '{NOTIFY}') - Invalid event class character. Use \
+         'Ag$lshzxeKEtmdn'."
+    )]
+    EventClass,
     /// A command below another one has too many arguments.
     #[error(
         "ERR unknown subcommand or wrong number of arguments for '{name}'. Try {} HELP.",

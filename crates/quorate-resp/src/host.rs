@@ -1,5 +1,6 @@
 //! What a connection knows of the server that it belongs to.
 
+use crate::notifications::Notifications;
 use crate::summary::Summary;
 
 /// What a user may do.
@@ -20,6 +21,9 @@ pub trait Host {
     fn info(&self, _sections: &[String]) -> String {
         String::new()
     }
+
+    /// Sets which notifications of the key space the server publishes, before it returns.
+    fn notify(&self, _notifications: Notifications) {}
 
     /// Returns the parameters that `CONFIG GET` shows.
     fn parameters(&self) -> Vec<(&'static str, String)> {

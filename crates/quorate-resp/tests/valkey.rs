@@ -1,5 +1,5 @@
-//! The door on keys in memory replies what a real Valkey does. `.ci/stores` installs one; without it the test is
-//! skipped, with a message; in CI it fails.
+//! The door on keys in memory replies what a real Valkey does, and changes keys by the same events. `.ci/stores`
+//! installs one; without it the tests are skipped, with a message; in CI they fail.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -9,6 +9,7 @@
     reason = "tests stop at the first surprise, and run a real server"
 )]
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -16,8 +17,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::{Bytes, BytesMut};
+use quorate_keys::KeyChange;
 use quorate_resp::differential::{Alike, Comparison, Generator, MemoryDoor, Value};
-use quorate_resp::{Frame, Protocol};
+use quorate_resp::{Frame, NOTIFY, Protocol};
 
 /// The requests that are sent together.
 const REQUESTS_PER_PIPELINE: u64 = 20;
@@ -31,6 +33,12 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
 /// A Valkey, which ends with this.
 struct Valkey {
     process: Child,
+    port: u16,
+    client: Client,
+}
+
+/// A client of it.
+struct Client {
     stream: TcpStream,
     read: BytesMut,
 }
@@ -61,6 +69,8 @@ impl Valkey {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mut command = Command::new(program);
         command.args(["--port", &port.to_string(), "--save", "", "--bind", "127.0.0.1", "--dir", "/tmp"]);
+        // On a machine that is busy, a request may take long.
+        command.args(["--slowlog-log-slower-than", "-1"]);
         let process = command.stdout(Stdio::null()).spawn().unwrap();
         let begun = Instant::now();
         let stream = loop {
@@ -70,8 +80,18 @@ impl Valkey {
             }
             std::thread::sleep(Duration::from_millis(10));
         };
+        Some(Self { process, port, client: Client::new(stream) })
+    }
+
+    fn ask(&mut self, requests: &[Vec<Bytes>]) -> Vec<Value> {
+        self.client.ask(requests)
+    }
+}
+
+impl Client {
+    fn new(stream: TcpStream) -> Self {
         stream.set_read_timeout(Some(ANSWER_TIME_MAX)).unwrap();
-        Some(Self { process, stream, read: BytesMut::new() })
+        Self { stream, read: BytesMut::new() }
     }
 
     fn ask(&mut self, requests: &[Vec<Bytes>]) -> Vec<Value> {
@@ -80,23 +100,67 @@ impl Valkey {
             Frame::bulks(request.iter().cloned()).write(Protocol::Two, &mut bytes);
         }
         self.stream.write_all(&bytes).unwrap();
-        let mut values = Vec::new();
-        while values.len() < requests.len() {
-            match Value::read(&self.read).unwrap() {
-                Some((value, read)) => {
-                    values.push(value);
-                    _ = self.read.split_to(read);
-                }
-                None => {
-                    let mut buffer = [0; 16 << 10];
-                    let read = self.stream.read(&mut buffer).unwrap();
-                    assert!(read > 0, "Valkey closed the connection");
-                    self.read.extend_from_slice(&buffer[..read]);
-                }
-            }
-        }
-        values
+        requests.iter().map(|_| self.value()).collect()
     }
+
+    /// Returns the next value that comes.
+    fn value(&mut self) -> Value {
+        loop {
+            if let Some((value, read)) = Value::read(&self.read).unwrap() {
+                _ = self.read.split_to(read);
+                return value;
+            }
+            let mut buffer = [0; 16 << 10];
+            let read = self.stream.read(&mut buffer).unwrap();
+            assert!(read > 0, "Valkey closed the connection");
+            self.read.extend_from_slice(&buffer[..read]);
+        }
+    }
+}
+
+/// What happens to each key of each space, by the names of the events in their order.
+type Events = BTreeMap<(String, Vec<u8>), Vec<String>>;
+
+/// Hears what happens to the keys of a Valkey.
+struct Hearing {
+    subscribed: Client,
+    asking: Client,
+}
+
+impl Hearing {
+    fn begin(valkey: &Valkey) -> Self {
+        let client = || Client::new(TcpStream::connect(("127.0.0.1", valkey.port)).unwrap());
+        let (mut subscribed, mut asking) = (client(), client());
+        let words = |words: &[&'static str]| words.iter().map(|word| Bytes::from(*word)).collect::<Vec<_>>();
+        assert!(!asking.ask(&[words(&["config", "set", NOTIFY, "EAn"])])[0].is_error());
+        assert!(!subscribed.ask(&[words(&["psubscribe", "__keyevent@*__:*"])])[0].is_error());
+        Self { subscribed, asking }
+    }
+
+    /// Returns what has happened since this was last asked.
+    fn events(&mut self) -> Events {
+        const END: &str = "__keyevent@end__:";
+        self.asking.ask(&[["publish", END, ""].map(Bytes::from).into()]);
+        let mut events = Events::new();
+        loop {
+            let Value::Parts(_, parts) = self.subscribed.value() else { panic!("no message") };
+            let [_, _, Value::Bulk(_, channel), Value::Bulk(_, key)] = parts.as_slice() else { panic!("{parts:?}") };
+            let channel = std::str::from_utf8(channel).unwrap();
+            if channel == END {
+                return events;
+            }
+            let (space, event) = channel.strip_prefix("__keyevent@").unwrap().split_once("__:").unwrap();
+            events.entry((space.to_owned(), key.clone())).or_default().push(event.to_owned());
+        }
+    }
+}
+
+fn events_of(door: &mut MemoryDoor) -> Events {
+    let mut events = Events::new();
+    for KeyChange { space, key, event } in door.take_changes() {
+        events.entry((space.to_string(), key.to_vec())).or_default().push(event.name().to_owned());
+    }
+    events
 }
 
 fn now() -> u64 {
@@ -108,48 +172,107 @@ fn requests() -> u64 {
     std::env::var("QUORATE_REQUESTS").map_or(100_000, |text| text.parse().unwrap())
 }
 
-/// A Valkey and a door, with no keys on either side.
-fn begin(valkey: &mut Valkey, hello: &'static str, seed: u64) -> (MemoryDoor, Comparison) {
-    let mut door = MemoryDoor::new(seed);
-    let hello = [vec![Bytes::from("hello"), Bytes::from(hello)]];
-    valkey.ask(&[vec![Bytes::from("reset")], vec![Bytes::from("flushall")]]);
-    valkey.ask(&hello);
-    door.ask(&hello, now()).unwrap();
-    (door, Comparison::default())
+/// A Valkey and a door, which get the same requests.
+struct Both {
+    valkey: Valkey,
+    door: MemoryDoor,
+    comparison: Comparison,
+    hello: &'static str,
+    seed: u64,
+    sent: u64,
 }
 
-fn compare(hello: &'static str, seed: u64) {
-    let Some(mut valkey) = Valkey::start() else { return };
-    let (mut door, mut comparison) = begin(&mut valkey, hello, seed);
-    let mut generator = Generator::new(seed);
-    let mut sent = 0;
-    while sent < requests() {
-        let pipeline: Vec<_> = (0..=generator.below(REQUESTS_PER_PIPELINE)).map(|_| generator.request()).collect();
-        let (redis, ours) = (valkey.ask(&pipeline), door.ask(&pipeline, now()).unwrap());
+impl Both {
+    /// Begins with no keys on either side.
+    fn begin(hello: &'static str) -> Option<Self> {
+        let (valkey, seed) = (Valkey::start()?, seed());
+        let (door, comparison) = (MemoryDoor::new(seed), Comparison::default());
+        let mut both = Self { valkey, door, comparison, hello, seed, sent: 0 };
+        both.begin_anew();
+        Some(both)
+    }
+
+    fn begin_anew(&mut self) {
+        (self.door, self.comparison) = (MemoryDoor::new(self.seed), Comparison::default());
+        let hello = [vec![Bytes::from("hello"), Bytes::from(self.hello)]];
+        self.valkey.ask(&[vec![Bytes::from("reset")], vec![Bytes::from("flushall")]]);
+        self.valkey.ask(&hello);
+        self.door.ask(&hello, now()).unwrap();
+    }
+
+    /// Sends requests, and returns whether all replies are the same. If some are apart by a decision, both begin anew.
+    fn ask(&mut self, pipeline: &[Vec<Bytes>]) -> bool {
+        let (redis, ours) = (self.valkey.ask(pipeline), self.door.ask(pipeline, now()).unwrap());
         assert_eq!(redis.len(), ours.len(), "{pipeline:?}: {redis:?} {ours:?}");
         for (request, (redis, ours)) in pipeline.iter().zip(redis.iter().zip(&ours)) {
-            match comparison.check(request, redis, ours) {
+            match self.comparison.check(request, redis, ours) {
                 Ok(Alike::Same) => {}
                 Ok(Alike::Apart) => {
-                    (door, comparison) = begin(&mut valkey, hello, seed);
-                    break;
+                    self.begin_anew();
+                    return false;
                 }
-                Err(difference) => panic!("seed {seed}, after {sent} requests: {difference}"),
+                Err(difference) => panic!("seed {}, after {} requests: {difference}", self.seed, self.sent),
             }
         }
-        sent += pipeline.len() as u64;
+        self.sent += pipeline.len() as u64;
+        true
     }
-    eprintln!("commands {sent}, differences 0");
+}
+
+/// Returns requests that are sent together.
+fn pipeline(generator: &mut Generator) -> Vec<Vec<Bytes>> {
+    (0..=generator.below(REQUESTS_PER_PIPELINE)).map(|_| generator.request()).collect()
+}
+
+fn compare(hello: &'static str) {
+    let Some(mut both) = Both::begin(hello) else { return };
+    let mut generator = Generator::new(both.seed);
+    while both.sent < requests() {
+        both.ask(&pipeline(&mut generator));
+    }
+    eprintln!("commands {}, differences 0", both.sent);
 }
 
 #[test]
 fn replies_of_version_2_are_those_of_valkey() {
-    compare("2", seed());
+    compare("2");
 }
 
 #[test]
 fn replies_of_version_3_are_those_of_valkey() {
-    compare("3", seed());
+    compare("3");
+}
+
+/// Redis sets a key that one command names twice two times; here it is set once.
+fn sets_twice(request: &[Bytes]) -> bool {
+    let is_of_many = request[0].eq_ignore_ascii_case(b"mset") || request[0].eq_ignore_ascii_case(b"msetnx");
+    let keys: Vec<_> = request[1..].iter().step_by(2).collect();
+    is_of_many && keys.iter().collect::<BTreeSet<_>>().len() < keys.len()
+}
+
+/// Patterns that clients have subscribed to are counted, and there is one more.
+fn counts_patterns(request: &[Bytes]) -> bool {
+    request.iter().any(|word| word.eq_ignore_ascii_case(b"numpat"))
+}
+
+#[test]
+fn events_of_keys_are_those_of_valkey() {
+    let Some(mut both) = Both::begin("2") else { return };
+    let mut hearing = Hearing::begin(&both.valkey);
+    let mut generator = Generator::new(both.seed);
+    let mut compared = 0;
+    while both.sent < requests() {
+        let mut pipeline = pipeline(&mut generator);
+        pipeline.retain(|request| !sets_twice(request) && !counts_patterns(request));
+        let are_same = both.ask(&pipeline);
+        let (redis, ours) = (hearing.events(), events_of(&mut both.door));
+        if are_same {
+            assert_eq!(ours, redis, "seed {}, after {} requests: {pipeline:?}", both.seed, both.sent);
+            compared += redis.values().map(Vec::len).sum::<usize>();
+        }
+    }
+    eprintln!("commands {}, events {compared}, differences 0", both.sent);
+    assert!(compared > 0);
 }
 
 fn seed() -> u64 {

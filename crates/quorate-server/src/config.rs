@@ -13,6 +13,7 @@
 use quorate::config::{Given, Key, Schema, Wrong};
 use quorate::{Config, TlsConfig, config::ConfigError};
 use quorate_backup::store::Location;
+use quorate_resp::Notifications;
 
 mod archive;
 mod backup;
@@ -37,6 +38,8 @@ pub struct ServerConfig {
     pub redis_listen: Option<String>,
     /// Whether that port uses the TLS of the node, if the node has TLS.
     pub redis_tls: bool,
+    /// The notifications of the key space that it publishes until a client sets others.
+    pub redis_notifications: Notifications,
     /// Whether the node may serve other machines without TLS.
     pub insecure: bool,
     /// The configuration of its log.
@@ -57,6 +60,7 @@ impl Default for ServerConfig {
             http_tls: true,
             redis_listen: None,
             redis_tls: true,
+            redis_notifications: Notifications::default(),
             insecure: false,
             log: LogConfig::default(),
             archive: ArchiveConfig::default(),
@@ -84,53 +88,6 @@ impl ServerConfig {
         let sql = self.http_listen.as_ref().filter(|_| self.http_sql && self.http_certificates().is_none());
         let redis = self.redis_listen.as_ref().filter(|_| self.redis_certificates().is_none());
         [native, sql, redis].into_iter().flatten().map(String::as_str).find(|addr| !is_loopback(addr))
-    }
-
-    /// Returns the keys of the ports for clients.
-    fn ports() -> Vec<Key<Self>> {
-        vec![
-            Key::new(
-                "http.listen",
-                "host:port to serve HTTP on: /health, /ready, /status, /metrics. If not set, HTTP is off.",
-                |server: &mut Self, given| given.text().map(|addr| server.http_listen = Some(addr)),
-                |server| server.http_listen.clone().into(),
-            )
-            .example("\"127.0.0.1:8001\""),
-            Key::new(
-                "http.sql",
-                "Whether the HTTP port serves SQL and keys too. On an address that other machines can reach, it needs \
-                 TLS, and lets in nobody until the cluster has users.",
-                |server: &mut Self, given| given.flag().map(|is_on| server.http_sql = is_on),
-                |server| server.http_sql.into(),
-            ),
-            Key::new(
-                "http.huststore",
-                "Whether the port, if it serves SQL, has the endpoints of huststore for keys too, for its clients \
-                 (docs/huststore.md). Some of them write by GET.",
-                |server: &mut Self, given| given.flag().map(|is_on| server.http_huststore = is_on),
-                |server| server.http_huststore.into(),
-            ),
-            Key::new(
-                "http.tls",
-                "Whether HTTP uses the certificate in [tls], if there is one; clients of HTTP need no certificate.",
-                |server: &mut Self, given| given.flag().map(|is_on| server.http_tls = is_on),
-                |server| server.http_tls.into(),
-            ),
-            Key::new(
-                "redis.listen",
-                "host:port to serve the clients of Redis on (docs/keys.md). If not set, there is no such port. On an \
-                 address that other machines can reach, it needs TLS, and lets in nobody until the cluster has users.",
-                |server: &mut Self, given| given.text().map(|addr| server.redis_listen = Some(addr)),
-                |server| server.redis_listen.clone().into(),
-            )
-            .example("\"127.0.0.1:6379\""),
-            Key::new(
-                "redis.tls",
-                "Whether that port uses the certificate in [tls], if there is one; clients need no certificate.",
-                |server: &mut Self, given| given.flag().map(|is_on| server.redis_tls = is_on),
-                |server| server.redis_tls.into(),
-            ),
-        ]
     }
 
     /// Checks that no one can listen in on the node unnoticed. Servers do so before they start.
@@ -207,7 +164,8 @@ impl Schema for ServerConfig {
             |server: &mut Self, given| given.flag().map(|flag| server.insecure = flag),
             |server| server.insecure.into(),
         )])
-        .chain(Self::ports())
+        .chain(http_keys())
+        .chain(redis_keys())
         .chain([
             Key::new(
                 "log.level",
@@ -256,6 +214,71 @@ fn named<T: Copy>(given: Given<'_>, names: &[(&'static str, T)]) -> Result<T, Wr
         let names: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
         Wrong::Invalid(format!("is '{text}': use one of {}", names.join(", ")))
     })
+}
+
+/// Returns the keys of the port for the clients of Redis.
+fn http_keys() -> [Key<ServerConfig>; 4] {
+    [
+        Key::new(
+            "http.listen",
+            "host:port to serve HTTP on: /health, /ready, /status, /metrics. If not set, HTTP is off.",
+            |server: &mut ServerConfig, given| given.text().map(|addr| server.http_listen = Some(addr)),
+            |server: &ServerConfig| server.http_listen.clone().into(),
+        )
+        .example("\"127.0.0.1:8001\""),
+        Key::new(
+            "http.sql",
+            "Whether the HTTP port serves SQL and keys too. On an address that other machines can reach, it needs \
+             TLS, and lets in nobody until the cluster has users.",
+            |server: &mut ServerConfig, given| given.flag().map(|is_on| server.http_sql = is_on),
+            |server: &ServerConfig| server.http_sql.into(),
+        ),
+        Key::new(
+            "http.huststore",
+            "Whether the port, if it serves SQL, has the endpoints of huststore for keys too, for its clients \
+             (docs/huststore.md). Some of them write by GET.",
+            |server: &mut ServerConfig, given| given.flag().map(|is_on| server.http_huststore = is_on),
+            |server: &ServerConfig| server.http_huststore.into(),
+        ),
+        Key::new(
+            "http.tls",
+            "Whether HTTP uses the certificate in [tls], if there is one; clients of HTTP need no certificate.",
+            |server: &mut ServerConfig, given| given.flag().map(|is_on| server.http_tls = is_on),
+            |server: &ServerConfig| server.http_tls.into(),
+        ),
+    ]
+}
+
+fn redis_keys() -> [Key<ServerConfig>; 3] {
+    [
+        Key::new(
+            "redis.listen",
+            "host:port to serve the clients of Redis on (docs/keys.md). If not set, there is no such port. On an \
+             address that other machines can reach, it needs TLS, and lets in nobody until the cluster has users.",
+            |server: &mut ServerConfig, given| given.text().map(|addr| server.redis_listen = Some(addr)),
+            |server: &ServerConfig| server.redis_listen.clone().into(),
+        )
+        .example("\"127.0.0.1:6379\""),
+        Key::new(
+            "redis.tls",
+            "Whether that port uses the certificate in [tls], if there is one; clients need no certificate.",
+            |server: &mut ServerConfig, given| given.flag().map(|is_on| server.redis_tls = is_on),
+            |server: &ServerConfig| server.redis_tls.into(),
+        ),
+        Key::new(
+            "redis.notify_keyspace_events",
+            "The notifications of the key space that clients of that port can subscribe to, by the letters that \
+             Redis has for them, for instance \"KEA\" (docs/keys.md). CONFIG SET changes them until the node ends.",
+            |server: &mut ServerConfig, given| notifications(given).map(|set| server.redis_notifications = set),
+            |server: &ServerConfig| server.redis_notifications.to_string().into(),
+        ),
+    ]
+}
+
+fn notifications(given: Given<'_>) -> Result<Notifications, Wrong> {
+    let text = given.text()?;
+    let set = Notifications::parse(text.as_bytes());
+    set.ok_or_else(|| Wrong::Invalid(format!("is '{text}': use letters of Ag$lshzxeKEtmdn")))
 }
 
 fn name_of<T: PartialEq>(value: T, names: &[(&'static str, T)]) -> &'static str {

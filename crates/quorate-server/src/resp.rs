@@ -2,7 +2,7 @@
 //!
 //! `quorate-resp` speaks the protocol; what it asks of a server is answered here, by the handle of a node: `store` does
 //! the jobs of a connection, `channels` has the events for those that subscribe, `facts` has what INFO and its like
-//! tell, `clients` knows the connections.
+//! tell, `notices` has the notifications of the key space, `clients` knows the connections.
 //!
 //! # Invariants
 //!
@@ -22,7 +22,7 @@ use quorate_env::net::BoxStream;
 use quorate_env::serving::{OpenError, Order, Port, PortOptions, Service};
 use quorate_env::{Env, lock, sleep};
 use quorate_http::port::is_loopback;
-use quorate_resp::{Common, Connection, Cursors, Door, Host, Role, Summary};
+use quorate_resp::{Common, Connection, Cursors, Door, Host, Notifications, Role, Summary};
 use quorate_tls::{Keychain, TlsError, TlsNet};
 
 use crate::ask::Asks;
@@ -30,12 +30,14 @@ use channels::{Channels, Pump};
 use clients::{Client, Clients};
 use facts::Facts;
 pub(crate) use metrics::Counts;
+use notices::Notices;
 use store::ClientStore;
 
 mod channels;
 mod clients;
 mod facts;
 mod metrics;
+mod notices;
 mod store;
 
 pub use channels::EVENTS_WAITING_MAX;
@@ -97,7 +99,8 @@ pub struct RespServer {
 
 /// Opens a port on `host:port` for the clients of Redis, over TLS if there is a certificate. It serves the keys of the
 /// node, and lets in the users of the cluster. While there are none, it lets in everyone on an address that only this
-/// machine can reach, or if `insecure` is set, and else nobody. The port does not keep the node alive.
+/// machine can reach, or if `insecure` is set, and else nobody. Until a client sets others, it
+/// publishes these notifications of the key space. The port does not keep the node alive.
 ///
 /// # Errors
 ///
@@ -106,23 +109,27 @@ pub async fn serve(
     listen: &str,
     tls: Option<&TlsConfig>,
     insecure: bool,
+    notifications: Notifications,
     node: &Node,
 ) -> Result<RespServer, RespError> {
     let env = Env::real();
     let counts = Arc::new(Counts::default());
-    let (channels, pump) = Channels::new(node.events());
+    let common = Arc::<Common>::default();
+    let notices = Arc::new(Notices::new(node.watch_keys(), notifications));
+    let (channels, pump) = Channels::new(node.events(), &notices, &common, &counts);
     let shared = Shared {
         env: env.clone(),
         observer: node.observer(),
         sql: node.sql().with_own_writes(),
         channels,
+        notices,
         pump: Mutex::new(Some(pump)),
         users: node.users(),
         is_open: insecure,
         cursors: Arc::new(Cursors::new(env.rng().next_u64())),
         facts: Facts::new(node.observer()),
         clients: Clients::default(),
-        common: Arc::default(),
+        common,
         counts: Arc::clone(&counts),
     };
     let service = move |addr: &str| {
@@ -168,6 +175,7 @@ struct Shared {
     observer: Observer,
     sql: Sql,
     channels: Channels,
+    notices: Arc<Notices>,
     /// Taken once the port runs it.
     pump: Mutex<Option<Pump>>,
     users: Users,
@@ -252,7 +260,11 @@ impl Host for ClientHost<'_> {
     }
 
     fn parameters(&self) -> Vec<(&'static str, String)> {
-        facts::parameters()
+        facts::parameters(self.shared.notices.get())
+    }
+
+    fn notify(&self, notifications: Notifications) {
+        self.shared.notices.set(notifications);
     }
 
     fn clients(&self, but: u64, now: u64) -> Vec<String> {

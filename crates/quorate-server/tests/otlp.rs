@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::{Page, backups, show};
+use quorate_resp::Notifications;
 use quorate_server::otlp::{OtlpConfig, export};
 use quorate_server::resp::serve;
 use serde_json::Value;
@@ -90,7 +91,7 @@ fn a_collector_receives_the_metrics_and_traces_of_writes() {
         let Single { dir: _dir, node } = Single::start().await;
         let exporter = export(&node, &config(&addr)).unwrap();
         exporter.show_backups(backups());
-        exporter.show_redis(&serve("127.0.0.1:0", None, false, &node).await.unwrap());
+        exporter.show_redis(&serve("127.0.0.1:0", None, false, Notifications::default(), &node).await.unwrap());
         let sql = node.sql();
         sql.execute("CREATE TABLE t (x)", ()).await.unwrap();
         for x in 0..20 {

@@ -6,6 +6,7 @@ use crate::batch::Step;
 use crate::error::{Refusal, text};
 use crate::frame::Frame;
 use crate::glob::Glob;
+use crate::notifications::{NOTIFY, Notifications};
 use crate::number::integer;
 use crate::table::{Access, Spec, local, sub};
 
@@ -109,6 +110,10 @@ fn config_set(call: &mut Call) -> Ran {
         let Some((known, is)) = known else {
             return Err(Refusal::Parameter(String::from_utf8_lossy(&name).into_owned()));
         };
+        if *known == NOTIFY {
+            call.host.notify(Notifications::parse(&value).ok_or(Refusal::EventClass)?);
+            continue;
+        }
         let is_set = value == is.as_bytes() || integer(&value).is_some_and(|value| slow_log.set(known, value));
         if !is_set {
             return Err(Refusal::ParameterValue(known));

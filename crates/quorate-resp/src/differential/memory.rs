@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use quorate_keys::{Context, KeyCommand, Keys, KeysCommand, KeysReply, Memory, SpaceCommand, Version};
+use quorate_keys::{
+    Context, EventClasses, KeyChange, KeyCommand, Keys, KeysCommand, KeysReply, Memory, SpaceCommand, Version,
+};
 use quorate_locks::Locks;
 use quorate_model::events::EventId;
 use quorate_model::{Command, CommandResult, EventsReply, Failure, FailureKind};
@@ -32,6 +34,7 @@ pub struct MemoryDoor {
     seed: u64,
     index: u64,
     jobs: u64,
+    changes: Vec<KeyChange>,
 }
 
 /// A server with nothing to tell.
@@ -56,12 +59,17 @@ impl MemoryDoor {
     pub fn new(seed: u64) -> Self {
         let door = Door::new(Connection::new(1, "here".to_owned(), 0, Arc::default()));
         let (cursors, tables, locks) = (Arc::new(Cursors::new(seed)), Memory::default(), Default::default());
-        Self { door, input: BytesMut::new(), tables, locks, cursors, seed, index: 0, jobs: 0 }
+        Self { door, input: BytesMut::new(), tables, locks, cursors, seed, index: 0, jobs: 0, changes: Vec::new() }
     }
 
     /// Returns how many jobs were done.
     pub fn jobs(&self) -> u64 {
         self.jobs
+    }
+
+    /// Returns what has happened to keys since this was last asked.
+    pub fn take_changes(&mut self) -> Vec<KeyChange> {
+        std::mem::take(&mut self.changes)
     }
 
     /// Returns whether the connection was closed.
@@ -147,7 +155,10 @@ impl MemoryDoor {
     }
 
     fn command(&mut self, command: &SpaceCommand, now: u64, number: u16) -> Result<KeysReply, Failure> {
-        let mut context = Context::new(now, Version::new(self.index, number), BUDGET);
-        Ok(Keys::new(&mut self.tables, &mut context, command.space).run(&command.command)?)
+        let context = Context::new(now, Version::new(self.index, number), BUDGET);
+        let mut context = context.noting(EventClasses::ALL);
+        let ran = Keys::new(&mut self.tables, &mut context, command.space).run(&command.command)?;
+        self.changes.append(&mut context.take_changes());
+        Ok(ran)
     }
 }

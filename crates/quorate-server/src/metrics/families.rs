@@ -293,6 +293,7 @@ fn archive(metrics: &Metrics) -> Vec<Family> {
 }
 
 fn of_redis(counts: &Counts) -> Vec<Family> {
+    let missed = "Changes of keys without notifications, because too many were waiting.";
     let waiting = "Redis clients that wait for a change of keys.";
     vec![
         gauge("quorate_redis_connections", "Open connections of Redis clients.").with(NONE, counts.open()),
@@ -301,6 +302,7 @@ fn of_redis(counts: &Counts) -> Vec<Family> {
             .with(NONE, counts.connections.get()),
         counter("quorate_redis_commands_total", "Commands of Redis clients.").with(NONE, counts.commands.get()),
         counter("quorate_redis_errors_total", "Those of them that failed.").with(NONE, counts.errors.get()),
+        counter("quorate_redis_changes_missed_total", missed).with(NONE, counts.missed.get()),
     ]
 }
 

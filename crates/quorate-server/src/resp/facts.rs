@@ -6,8 +6,8 @@ use std::sync::{Arc, RwLock};
 
 use quorate::{Observer, Status};
 use quorate_env::{Env, unpoisoned};
-use quorate_resp::REDIS_VERSION;
 use quorate_resp::limits::{ARGUMENT_BYTES_MAX, CACHES_END};
+use quorate_resp::{NOTIFY, Notifications, REDIS_VERSION};
 
 use super::CONNECTIONS_MAX;
 use super::metrics::Counts;
@@ -116,20 +116,20 @@ impl Facts {
 }
 
 /// Returns the parameters that CONFIG GET shows.
-pub(super) fn parameters() -> Vec<(&'static str, String)> {
+pub(super) fn parameters(notifications: Notifications) -> Vec<(&'static str, String)> {
     let fixed = [
         ("appendfsync", "always"),
         ("appendonly", "yes"),
         ("maxmemory", "0"),
         ("maxmemory-policy", "noeviction"),
-        ("notify-keyspace-events", ""),
         ("save", ""),
         ("timeout", "0"),
     ];
-    let numbers = [
+    let others = [
         ("databases", CACHES_END.to_string()),
         ("maxclients", CONNECTIONS_MAX.to_string()),
+        (NOTIFY, notifications.to_string()),
         ("proto-max-bulk-len", ARGUMENT_BYTES_MAX.to_string()),
     ];
-    fixed.map(|(name, value)| (name, value.to_owned())).into_iter().chain(numbers).collect()
+    fixed.map(|(name, value)| (name, value.to_owned())).into_iter().chain(others).collect()
 }

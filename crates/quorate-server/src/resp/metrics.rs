@@ -13,6 +13,8 @@ pub(crate) struct Counts {
     pub(crate) commands: Counter,
     /// Those of them whose reply was an error.
     pub(crate) errors: Counter,
+    /// The notifications that were dropped.
+    pub(crate) missed: Counter,
     open: AtomicUsize,
     waiting: AtomicUsize,
 }

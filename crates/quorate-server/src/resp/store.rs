@@ -198,8 +198,7 @@ impl Store for ClientStore {
         feed.ready().await?;
         // The user may be gone, or may not read any more.
         self.admit(UserRole::Read).await.ok()?;
-        let event = feed.take()?;
-        Some((event.channel.into(), event.payload))
+        feed.take()
     }
 
     fn done(&self, Done { requests, failed, first, asking, name }: Done) {

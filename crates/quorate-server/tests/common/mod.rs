@@ -23,6 +23,7 @@ use quorate_backup::schedule::{Last, Seen, State};
 use quorate_env::Env;
 use quorate_model::StateMachine;
 use quorate_model::limits::FORMAT_LEVEL;
+use quorate_resp::Notifications;
 use quorate_server::http::{HttpServer, serve};
 use quorate_server::resp;
 
@@ -49,7 +50,7 @@ pub async fn show(node: &Node) -> HttpServer {
     server.show(node);
     server.show_backups(backups());
     // Its counts are shown although it is closed again at once.
-    server.show_redis(&resp::serve("127.0.0.1:0", None, false, node).await.unwrap());
+    server.show_redis(&resp::serve("127.0.0.1:0", None, false, Notifications::default(), node).await.unwrap());
     server
 }
 
