@@ -1,4 +1,5 @@
-//! Keys, locks and events are in every copy of the data: on all nodes, in backups, in archives, and in what is restored.
+//! Keys, locks and events are in every copy of the data: on all nodes, in backups, in archives, and in what is
+//! restored.
 
 #![allow(
     clippy::unwrap_used,
