@@ -77,7 +77,7 @@ impl CellClient {
             }
             let cell = self.rng.below(CELLS).cast_signed();
             match self.rng.below(10) {
-                0 if self.next % 2 == 0 => self.wait().await,
+                0 if self.next.is_multiple_of(2) => self.wait().await,
                 0 => self.watch().await,
                 1 => self.read(cell).await,
                 2..4 => self.set_both(cell).await,
