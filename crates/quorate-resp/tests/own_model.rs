@@ -1,5 +1,5 @@
 //! Our own commands on versions and ranges, in random order beside those of Redis, against a plain ordered map.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests stop at the first surprise")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "tests stop at the first surprise")]
 
 use std::collections::BTreeMap;
 

@@ -146,7 +146,12 @@ fn alike(request: &[Bytes], redis: &Value, door: &Value) -> Option<Alike> {
         Rule::Near => near(redis, door),
     };
     let is_apart = || is_decision(request, &name, redis, door) || (name == "spop" && shape(redis) == shape(door));
-    if is_same { Some(Alike::Same) } else { is_apart().then_some(Alike::Apart) }
+    if is_same && !hides_decision(request, &name) { Some(Alike::Same) } else { is_apart().then_some(Alike::Apart) }
+}
+
+/// Returns whether a decision may be about what is stored, and not about the reply.
+fn hides_decision(request: &[Bytes], name: &str) -> bool {
+    name == "bitfield" && saturates_at_ends(request)
 }
 
 /// Returns whether there is another page after that of a scan.
@@ -211,14 +216,20 @@ fn is_decision(request: &[Bytes], name: &str, redis: &Value, door: &Value) -> bo
         "client" => door_says("Client names cannot contain"),
         // Numbers with many digits are added exactly, and not with the rounding of a processor's longest type.
         "incrbyfloat" | "hincrbyfloat" => is_near(redis, door),
-        // Redis takes the wrong end of the type for an integer at the end of those of 64 bits.
-        "bitfield" => has("SAT") && (has("-9223372036854775808") || has("9223372036854775807")),
+        "bitfield" => saturates_at_ends(request),
         // An infinity times 0 is 0 here; in Redis it is so in the first set only.
         "zunion" | "zinter" if has("WEIGHTS") && ["0", "inf", "-inf", "+inf"].into_iter().any(has) => true,
         // Scores have no -0.
         "zunion" | "zinter" | "zdiff" => without_signs_of_0(redis) == *door,
         _ => false,
     }
+}
+
+/// Returns whether a BITFIELD may take the end of a type for an integer at the end of those of 64 bits. Redis may take
+/// the other end.
+fn saturates_at_ends(request: &[Bytes]) -> bool {
+    let has = |option: &str| request.iter().any(|word| word.eq_ignore_ascii_case(option.as_bytes()));
+    has("SAT") && (has("-9223372036854775808") || has("9223372036854775807"))
 }
 
 /// Returns whether a reply is a line with this text.
