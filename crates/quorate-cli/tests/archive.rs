@@ -18,7 +18,7 @@ use serde_json::Value;
 use support::cluster_archive::Archived;
 use support::s3::{IDENTITY, RECIPIENT};
 use support::servers::Servers;
-use support::{Dev, failed, plain_sqlite, quorate, signal, succeeded, wait_until};
+use support::{Dev, failed, plain_sqlite, quorate, succeeded, wait_until};
 use tempfile::TempDir;
 
 fn text(path: &Path) -> &str {
