@@ -4,7 +4,8 @@
 //! one of unknown outcome: RESP has no other way to say so. Each append to a list also adds a row, by `Q.SQL` in the
 //! same transaction. At the end the rows must equal the lists.
 //!
-//! Invariant: the numbers of keys in the histories begin at [`FIRST`], so that they are not those of SQL.
+//! Invariant: the numbers of keys in the histories, and the values, begin at [`FIRST`], so that they are not those of
+//! SQL.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,7 +30,7 @@ pub const TABLES: &[&str] = &[
     "CREATE INDEX appended_by_list ON appended (list)",
 ];
 
-/// The first number of a key in the histories.
+/// The first number of a key in the histories, and the first value.
 const FIRST: u64 = 1 << 40;
 /// How many registers, and lists, are in use at a time.
 const WIDTH: u64 = 4;
@@ -131,7 +132,7 @@ pub struct Keys {
     registers: Window,
     sets: Window,
     lists: Window,
-    /// The last value that was written. Each value is new, so that a read identifies the write.
+    /// How many values were written. Each value is new, so that a read identifies the write.
     value: Arc<AtomicU64>,
 }
 
@@ -151,7 +152,7 @@ impl Keys {
     }
 
     fn new_value(&self) -> u64 {
-        self.value.fetch_add(1, Ordering::Relaxed)
+        FIRST + self.value.fetch_add(1, Ordering::Relaxed)
     }
 
     async fn register(&self, client: &mut Client) {
