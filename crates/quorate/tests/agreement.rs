@@ -12,7 +12,6 @@
 
 mod support;
 
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use quorate::{ClientConfig, Error, Level, Sql, verify};
@@ -34,16 +33,10 @@ fn change() {
 fn change_directly(cluster: &Cluster, name: &str) {
     let test = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "change", "--ignored"])
-        .env(DATABASE, database(&cluster.config(name).data_dir))
+        .env(DATABASE, cluster.database(name))
         .output()
         .unwrap();
     assert!(test.status.success(), "{}", String::from_utf8_lossy(&test.stdout));
-}
-
-/// Returns the database file of a node's latest generation.
-fn database(data_dir: &Path) -> PathBuf {
-    let items = std::fs::read_dir(data_dir.join("db")).unwrap().map(|item| item.unwrap().path());
-    items.filter(|path| path.is_dir()).max().unwrap().join("quorate.db")
 }
 
 /// Creates the table, and returns when all nodes have it.

@@ -11,10 +11,8 @@
 
 mod support;
 
-use std::path::PathBuf;
-
 use quorate::admin::Difference;
-use quorate::{ClientConfig, verify};
+use quorate::{ClientConfig, Level, verify};
 use support::{Cluster, run, secret};
 use tokio::sync::watch;
 
@@ -22,13 +20,6 @@ const NAMES: [&str; 3] = ["a", "b", "c"];
 
 fn config(cluster: &Cluster) -> ClientConfig {
     ClientConfig::new(cluster.addrs(), secret())
-}
-
-/// Returns the only database file of a node.
-fn database(cluster: &Cluster, name: &str) -> PathBuf {
-    let generations = std::fs::read_dir(cluster.config(name).data_dir.join("db")).unwrap();
-    let mut generations = generations.map(|item| item.unwrap().path()).filter(|path| path.is_dir());
-    generations.next().unwrap().join("quorate.db")
 }
 
 #[test]
@@ -76,6 +67,9 @@ fn a_changed_row_and_a_lost_node_are_reported() {
         for _ in 0..20 {
             cluster.sql("a").execute("INSERT INTO t VALUES (1)", ()).await.unwrap();
         }
+        // A linearizable read waits until the node has applied all of them.
+        let b = cluster.sql("b").at(Level::Linearizable);
+        assert_eq!(b.query_one::<i64>("SELECT count(*) FROM t", ()).await.unwrap(), 20);
         cluster.stop("b").await;
         let alone = verify(config(&cluster)).await.unwrap();
         assert!(!alone.is_sound() && alone.differences().is_empty());
@@ -86,7 +80,7 @@ fn a_changed_row_and_a_lost_node_are_reported() {
         let addr = &cluster.config("b").members["b"];
         assert_eq!(why, format!("cannot connect to {addr}: Connection refused (os error 111)"));
 
-        let conn = rusqlite::Connection::open(database(&cluster, "b")).unwrap();
+        let conn = rusqlite::Connection::open(cluster.database("b")).unwrap();
         assert_eq!(conn.execute("UPDATE t SET x = 2 WHERE rowid = 7", ()), Ok(1));
         drop(conn);
         cluster.restart("b").await;

@@ -16,6 +16,7 @@ pub mod events;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::net::TcpListener;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -204,6 +205,12 @@ impl Cluster {
     pub async fn restart(&mut self, name: &str) {
         let node = self.start_node(name).await;
         self.nodes.insert(name.to_owned(), node);
+    }
+
+    /// Returns the database file of a node's latest generation.
+    pub fn database(&self, name: &str) -> PathBuf {
+        let items = std::fs::read_dir(self.config(name).data_dir.join("db")).unwrap().map(|item| item.unwrap().path());
+        items.filter(|path| path.is_dir()).max().unwrap().join("quorate.db")
     }
 
     /// Deletes the directory of a node that is not running.
