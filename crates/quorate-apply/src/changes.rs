@@ -8,7 +8,7 @@
 //! - A watch gets the changes of the classes that it wants, in the order of the entries, each once, after the commit;
 //!   or it learns how many it has missed.
 //! - Applying never waits for a watch: what finds no room is dropped and counted.
-//! - What was replaced as a whole (an image) is not a change.
+//! - A watch gets nothing of an image, which replaces the whole state.
 
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};

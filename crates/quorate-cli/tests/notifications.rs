@@ -174,7 +174,7 @@ fn a_subscriber_hears_each_change_once_and_in_order_while_a_leader_is_killed() {
     });
     assert_eq!(told[0], told[1], "nodes publish in the order of entries");
     let places: BTreeMap<&str, usize> = told[0].iter().enumerate().map(|(place, key)| (key.as_str(), place)).collect();
-    assert_eq!(places.len(), told[0].len(), "each change is told once");
+    assert_eq!(places.len(), told[0].len(), "a subscriber hears each change once");
     for keys in &acknowledged {
         let found: Vec<usize> = keys.iter().map(|key| places[key.as_str()]).collect();
         assert!(found.is_sorted(), "{found:?}");

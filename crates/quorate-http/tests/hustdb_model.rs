@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use common::{Reply, Server};
+use common::{Draw, Reply, Server};
 use quorate_http::Options;
 
 /// Keys and members, as they stand in a URL and as they are.
@@ -32,20 +32,6 @@ const NAMES: [(&str, &[u8]); 6] = [
 const TABLES: [&str; 3] = ["a", "t:1", "t_2"];
 
 const STEPS: usize = 1_500;
-
-/// A seeded generator, good enough to choose requests.
-struct Draw(u64);
-
-impl Draw {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(self.0 >> 33).unwrap() % limit
-    }
-
-    fn of<T: Clone>(&mut self, items: &[T]) -> T {
-        items[self.below(items.len())].clone()
-    }
-}
 
 type Name = &'static [u8];
 

@@ -12,7 +12,7 @@ mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::{Door, Reply, Server, wait_until};
+use common::{Door, Draw, Reply, Server, wait_until};
 use quorate_http::Options;
 use serde_json::{Value, json};
 
@@ -24,20 +24,6 @@ const KEYS: [(&str, &str); 5] = [
     ("x%2Fy+z%25", "\"x/y+z%\""),
     ("%C3%A9", "\"é\""),
 ];
-
-/// A seeded generator, good enough to choose requests.
-struct Draw(u64);
-
-impl Draw {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(self.0 >> 33).unwrap() % limit
-    }
-
-    fn of<T: Clone>(&mut self, items: &[T]) -> T {
-        items[self.below(items.len())].clone()
-    }
-}
 
 /// A value with its tag.
 #[derive(Clone, Debug)]

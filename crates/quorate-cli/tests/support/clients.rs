@@ -62,7 +62,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts a program, whose standard input stays open until it is told to end.
+    /// Starts a program, whose standard input stays open until the test ends it.
     pub fn start(command: &mut Command) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let file = |name| File::create(dir.path().join(name)).unwrap();

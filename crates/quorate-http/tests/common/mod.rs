@@ -201,3 +201,17 @@ pub fn wait_until(what: &str, mut is_reached: impl FnMut() -> bool) {
         std::thread::yield_now();
     }
 }
+
+/// A seeded generator, good enough to choose requests.
+pub struct Draw(pub u64);
+
+impl Draw {
+    pub fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap() % limit
+    }
+
+    pub fn of<T: Clone>(&mut self, items: &[T]) -> T {
+        items[self.below(items.len())].clone()
+    }
+}

@@ -77,7 +77,7 @@ pub(super) struct Feed {
 }
 
 impl Channels {
-    /// Returns the channels for events and notices, and what runs them. It counts what was missed.
+    /// Returns the channels for events and notices, and the pump that runs them and counts missed changes.
     pub(super) fn new(
         events: Events,
         notices: &Arc<Notices>,
@@ -143,7 +143,7 @@ impl Pump {
         }
     }
 
-    /// Lets a connection begin, after the notifications of what was applied before.
+    /// Lets a connection begin. It first sends the notifications of earlier entries to those that listen already.
     async fn begin(&self, begun: Beginning) {
         self.notify(self.notices.take()).await;
         // One that has gone meanwhile does not listen.

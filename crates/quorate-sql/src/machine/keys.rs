@@ -41,8 +41,8 @@ pub(super) struct KeysState {
 }
 
 impl KeysState {
-    /// Must be called after a rollback, with how many changes there were before what it has undone: it may have brought
-    /// back what was swept.
+    /// Must be called after a rollback, with the number of changes before what the rollback has undone. Rows that a
+    /// sweep had removed may be back.
     pub(super) fn rolled_back(&mut self, changes: usize) {
         self.quiet_until = 0;
         self.changes.truncate(changes);

@@ -20,7 +20,7 @@ pub struct Pop<T> {
     call: KeysCall<T>,
 }
 
-/// What was taken: something, or nothing, which is the default.
+/// The result of a call that takes something. The default stands for nothing.
 pub trait Taken: Default {
     /// Whether it is nothing.
     fn is_nothing(&self) -> bool;

@@ -1,10 +1,11 @@
 //! Waiting for keys.
 //!
 //! A caller gets in line for some keys, and then looks, so it misses nothing. If it finds nothing, it waits for its
-//! turn. The first in the line of a key is told of each change. A turn that was of no use (another client was faster,
-//! or the key holds something of another kind) is not passed on, so callers look again after a while, too.
+//! turn: each change of a key wakes the first caller in its line. A caller to which the turn is of no use (another
+//! client was faster, or the key holds something of another kind) does not pass it on, so callers also look again after
+//! a while.
 //!
-//! Invariant: a caller that goes away passes the turns on that it was not told of.
+//! Invariant: if a caller goes away, the next one gets the turns that have not woken it.
 
 use std::time::Duration;
 
@@ -53,7 +54,7 @@ impl Keys {
         }
     }
 
-    /// Registers waiters. Returns a future that ends when one of them is told.
+    /// Registers waiters. Returns a future that ends when an entry wakes one of them.
     pub(super) async fn told(&self, topics: &[Topic]) -> Result<BoxFuture<'static, ()>, Error> {
         let submitter = &self.sql.submitter;
         let waiters = topics.iter().map(|topic| submitter.register(*topic, self.sql.deadline()));

@@ -30,8 +30,8 @@ fn only_what_takes_effect_is_noted() {
     let pipeline = |commands| Proposal { mode: Mode::Pipeline, ..Proposal::new(None, commands) };
     node.propose(&pipeline(vec![set_key("a"), keys(push("a")), set_key("a")])).unwrap();
     assert_eq!(changes(&mut node), "new:a set:a set:a");
-    // The failure of the statement ends the transaction, so the command before it runs again; what comes after it is
-    // not run.
+    // The failure of the statement ends the transaction: the command before it runs again, the one after it does not
+    // run.
     let ends = command("INSERT OR ROLLBACK INTO t VALUES (1)");
     node.propose(&pipeline(vec![set_key("b"), ends, set_key("c")])).unwrap();
     assert_eq!(changes(&mut node), "new:b set:b");
