@@ -12,7 +12,7 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Place, names, wait_until};
+use common::{DEADLINE, Place, names, wait_until};
 use quorate_backup::backups::{self, Keep, Name};
 use quorate_backup::schedule::{Plan, State, run};
 use quorate_backup::{Encryption, Keys};
@@ -85,4 +85,28 @@ async fn failures_are_seen_and_do_not_end_the_schedule() {
     running.task.await.unwrap();
     let left = names(&place.store());
     assert!(left.iter().all(|name| name.parse::<Name>().is_ok()), "no claims: {left:?}");
+}
+
+/// A claim that stays would keep other nodes from making the backup of its time.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_stops_leaves_no_claim() {
+    let is_claim = |name: &String| name.ends_with(".claim");
+    let is_backup = |name: &String| name.parse::<Name>().is_ok();
+    let moments: [&dyn Fn(&String) -> bool; 2] = [&is_claim, &is_backup];
+    for is_moment in moments {
+        let place = Place::start(1).await;
+        let store = place.store();
+        let running = start(&place, "* * * * * *", Keep { lasting: None, at_least: 1 });
+        // Looks without a pause, because a claim lasts for milliseconds.
+        let stop = async {
+            while !names(&store).iter().any(is_moment) {
+                tokio::task::yield_now().await;
+            }
+            running.stop.send(()).unwrap();
+            running.task.await.unwrap();
+        };
+        tokio::time::timeout(DEADLINE, stop).await.unwrap();
+        let left = names(&store);
+        assert!(!left.iter().any(is_claim), "no claims: {left:?}");
+    }
 }

@@ -45,8 +45,31 @@ struct Runner {
     env: Env,
     /// Tells the claims of this process from those of others.
     mark: String,
-    /// The claim that this node holds.
-    held: Mutex<Option<(Store, Claim)>>,
+    /// The claim that this node holds, or has begun to create.
+    held: Mutex<Option<Held>>,
+}
+
+/// A claim of this node.
+#[derive(Clone)]
+struct Held {
+    store: Store,
+    name: String,
+    content: String,
+}
+
+impl Held {
+    /// Looks whether the claim that is in the store is this one.
+    async fn is_there(&self) -> Result<bool, Error> {
+        let mut found = match self.store.download(&self.name).await {
+            Err(Error::Missing { .. }) => return Ok(false),
+            found => found?,
+        };
+        Ok(found.bytes() <= CLAIM_BYTES_MAX && found.next().await?.is_some_and(|content| content == self.content))
+    }
+
+    async fn remove(&self) -> Result<(), Error> {
+        if self.is_there().await? { self.store.delete(&self.name).await } else { Ok(()) }
+    }
 }
 
 /// The node as it sees itself.
@@ -159,31 +182,27 @@ impl Runner {
 
     /// Claims a time. Returns `false` if another node has claimed it.
     async fn claim(&self, store: &Store, due: u64, place: &Place) -> Result<bool, Error> {
-        let claim = Claim { time: due, cluster: place.cluster };
-        let name = claim.to_string();
-        let content = format!("{} {}\n", place.name, self.mark);
-        if !store.put_new(&name, content.clone().into()).await? {
-            // The answer to an earlier request may have been lost.
-            let mut found = match store.download(&name).await {
-                Err(Error::Missing { .. }) => return Ok(false),
-                found => found?,
-            };
-            let is_own = found.bytes() <= CLAIM_BYTES_MAX && found.next().await?.is_some_and(|text| text == content);
-            if !is_own {
-                return Ok(false);
-            }
+        let name = Claim { time: due, cluster: place.cluster }.to_string();
+        let claim = Held { store: store.clone(), name, content: format!("{} {}\n", place.name, self.mark) };
+        // A stop may come before the answer, and has to remove the claim then.
+        *lock(&self.held) = Some(claim.clone());
+        let is_new = store.put_new(&claim.name, claim.content.clone().into()).await?;
+        // The answer to an earlier request may have been lost.
+        let is_held = is_new || claim.is_there().await?;
+        if !is_held {
+            *lock(&self.held) = None;
         }
-        *lock(&self.held) = Some((store.clone(), claim));
-        Ok(true)
+        Ok(is_held)
     }
 
-    /// Removes the claim that this node holds, if it holds one.
+    /// Removes the claim of this node, if it has one. It is forgotten only then, because a stop may end this.
     async fn release(&self) {
-        let Some((store, claim)) = lock(&self.held).take() else { return };
-        let name = claim.to_string();
-        if let Ok(Err(error)) = timeout(RELEASE_MAX, store.delete(&name)).await {
+        let Some(claim) = lock(&self.held).clone() else { return };
+        if let Ok(Err(error)) = timeout(RELEASE_MAX, claim.remove()).await {
+            let name = claim.name;
             tracing::warn!(event = "backup_claim", %name, %error, "cannot remove a claim; it is removed after a day");
         }
+        *lock(&self.held) = None;
     }
 
     async fn prune(&self, store: &Store) {

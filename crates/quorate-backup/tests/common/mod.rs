@@ -10,7 +10,7 @@ use quorate_backup::store::{Location, Store};
 use tempfile::TempDir;
 
 /// How long any state may take to be reached.
-const DEADLINE: Duration = Duration::from_secs(60);
+pub const DEADLINE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
 
 pub struct Place {
