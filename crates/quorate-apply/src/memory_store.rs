@@ -332,6 +332,10 @@ impl StateMachine for MemoryStore {
         lock(&self.saved).durable().clone()
     }
 
+    fn is_slowed(&self) -> bool {
+        false
+    }
+
     fn fault(&self) -> Option<StoreFault> {
         lock(&self.fault).clone()
     }

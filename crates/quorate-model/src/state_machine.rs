@@ -142,6 +142,10 @@ pub trait StateMachine: Send + Sync + 'static {
     /// crash in it.
     fn outlives_process(&self) -> bool;
 
+    /// Returns whether applying is slowed now so that checkpoints keep up. The leader then postpones entries of its own
+    /// that nobody waits for.
+    fn is_slowed(&self) -> bool;
+
     /// Returns why nothing is applied at the moment, if that is so. A node with such a fault must not lead.
     fn fault(&self) -> Option<StoreFault>;
 

@@ -199,6 +199,10 @@ impl<S: StateMachine> StateMachine for Watched<S> {
         self.store.durable()
     }
 
+    fn is_slowed(&self) -> bool {
+        self.store.is_slowed()
+    }
+
     fn fault(&self) -> Option<StoreFault> {
         self.store.fault()
     }

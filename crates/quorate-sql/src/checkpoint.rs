@@ -47,8 +47,8 @@ const LOCKED_BYTES_MAX: u64 = 1 << 20;
 /// left.
 const ROUNDS_MAX: usize = 12;
 
-/// How many of these rounds let the writer run at full speed. In the later ones it rests as long as it works, so that
-/// less is added in each round than in the one before, however fast entries arrive.
+/// How many of these rounds let the writer run at full speed. In the next it rests as long as it works, and twice as
+/// long in each that follows, so that less is added than in the one before, however fast entries arrive.
 const FREE_ROUNDS: usize = 1;
 
 /// Lets one thread at a time run checkpoints, or keep them from running.
@@ -143,8 +143,10 @@ pub(crate) fn bound_wal(shared: &Shared, _pass: &Pass, conn: &Attached) -> Resul
     let generation = conn.generation();
     let mut slowed = None;
     for round in 0..ROUNDS_MAX {
-        if round == FREE_ROUNDS {
-            slowed = Some(shared.writer_lock.slow_writer());
+        match &slowed {
+            None if round == FREE_ROUNDS => slowed = Some(shared.writer_lock.slow_writer()),
+            None => {}
+            Some(slowed) => slowed.increase(),
         }
         if shared.stop() != Stop::Running {
             return Ok(false);

@@ -278,6 +278,10 @@ impl StateMachine for SqlStore {
         self.shared().durable()
     }
 
+    fn is_slowed(&self) -> bool {
+        self.shared().writer_lock.slowness() > 0
+    }
+
     fn fault(&self) -> Option<StoreFault> {
         self.shared().fault.borrow().clone()
     }

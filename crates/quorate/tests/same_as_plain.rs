@@ -199,6 +199,10 @@ impl StateMachine for Recorder {
         self.0.store.durable()
     }
 
+    fn is_slowed(&self) -> bool {
+        self.0.store.is_slowed()
+    }
+
     fn fault(&self) -> Option<StoreFault> {
         self.0.store.fault()
     }

@@ -2,6 +2,7 @@
 //! each write were durable at once. A test may make it fail at some payloads.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -68,6 +69,8 @@ pub(crate) struct MemStore {
     was_awaited: Arc<Mutex<bool>>,
     /// The damage that a reader has found.
     found: Arc<Mutex<Option<StoreFault>>>,
+    /// What [`StateMachine::is_slowed`] answers.
+    pub(crate) is_slowed: Arc<AtomicBool>,
     /// The number of images that were installed.
     installed: Arc<Mutex<u64>>,
     /// The waiters of the node.
@@ -213,6 +216,10 @@ impl StateMachine for MemStore {
 
     fn durable(&self) -> Applied {
         self.applied()
+    }
+
+    fn is_slowed(&self) -> bool {
+        self.is_slowed.load(Ordering::Relaxed)
     }
 
     fn fault(&self) -> Option<StoreFault> {

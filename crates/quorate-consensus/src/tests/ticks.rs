@@ -1,5 +1,6 @@
 //! Time and topics on three nodes, with the store for tests: items expire by ticks, and waiters are woken.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -88,6 +89,26 @@ fn items_expire_by_ticks_over_a_failover() {
         cluster.until("its return", || cluster.node(name).is_some() && all_are_swept(&cluster)).await;
         cluster.check().await;
         is_idle(&cluster).await;
+    });
+    done.unwrap();
+}
+
+#[test]
+fn ticks_wait_while_the_leader_is_slowed() {
+    let world = SimWorld::new(63);
+    let done = world.run(async {
+        let cluster = raised(&world).await;
+        let slow = |is_slowed| {
+            let (leader, _) = cluster.leader().unwrap();
+            cluster.store(leader).is_slowed.store(is_slowed, Ordering::Relaxed);
+        };
+        run(&cluster, add("soon", Duration::from_secs(2))).await.1.unwrap();
+        slow(true);
+        is_idle(&cluster).await;
+        assert!(!all_are_swept(&cluster));
+        slow(false);
+        cluster.until("the sweep", || all_are_swept(&cluster)).await;
+        cluster.check().await;
     });
     done.unwrap();
 }

@@ -5,18 +5,21 @@
 //!
 //! Invariant: a visitor waits for at most one batch, because the writer begins no batch while a visitor waits.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use quorate_env::lock;
 use quorate_env::signal::Signal;
+
+/// How many times as long as a batch took the writer rests after it, at most.
+const SLOWNESS_MAX: u32 = 8;
 
 /// A mutex on which the writer gives way to all other threads.
 #[derive(Debug)]
 pub(crate) struct WriterLock<T> {
     inner: Mutex<T>,
     visitors: AtomicUsize,
-    is_slowed: AtomicBool,
+    slowness: AtomicU32,
     writer: Signal,
 }
 
@@ -25,7 +28,15 @@ pub(crate) struct Slowed<'a, T>(&'a WriterLock<T>);
 
 impl<T> Drop for Slowed<'_, T> {
     fn drop(&mut self) {
-        self.0.is_slowed.store(false, Ordering::Release);
+        self.0.slowness.store(0, Ordering::Release);
+    }
+}
+
+impl<T> Slowed<'_, T> {
+    /// Makes the writer rest twice as long as before, up to [`SLOWNESS_MAX`].
+    pub(crate) fn increase(&self) {
+        let slowness = self.0.slowness().saturating_mul(2).min(SLOWNESS_MAX);
+        self.0.slowness.store(slowness, Ordering::Release);
     }
 }
 
@@ -41,19 +52,19 @@ impl<T> Drop for Visitor<'_, T> {
 
 impl<T> WriterLock<T> {
     pub(crate) fn new(inner: T, writer: Signal) -> Self {
-        Self { inner: Mutex::new(inner), visitors: AtomicUsize::new(0), is_slowed: AtomicBool::new(false), writer }
+        Self { inner: Mutex::new(inner), visitors: AtomicUsize::new(0), slowness: AtomicU32::new(0), writer }
     }
 
-    /// Makes the writer rest after each batch as long as the batch took. Only the holder of the checkpoint's pass calls
-    /// this.
+    /// Makes the writer rest after each batch, at first as long as the batch took. Only the holder of the checkpoint's
+    /// pass calls this.
     pub(crate) fn slow_writer(&self) -> Slowed<'_, T> {
-        self.is_slowed.store(true, Ordering::Release);
+        self.slowness.store(1, Ordering::Release);
         Slowed(self)
     }
 
-    /// Whether the writer rests after each batch.
-    pub(crate) fn is_slowed(&self) -> bool {
-        self.is_slowed.load(Ordering::Acquire)
+    /// Returns how many times as long as a batch took the writer rests after it; 0 if it does not rest.
+    pub(crate) fn slowness(&self) -> u32 {
+        self.slowness.load(Ordering::Acquire)
     }
 
     /// Locks for the writer. Returns `None` while visitors wait; the writer is woken when they have left.

@@ -21,8 +21,11 @@ const FULL_RETRY: Duration = Duration::from_millis(200);
 /// process.
 const CLOSING_WAL_MAX: u64 = 64 << 20;
 
-/// The longest rest after a batch while a checkpoint slows the writer.
-const REST_MAX: Duration = Duration::from_millis(5);
+/// The longest rest after a batch while a checkpoint slows the writer, if somebody waits for what comes next.
+const AWAITED_REST_MAX: Duration = Duration::from_millis(10);
+
+/// The longest rest if nobody waits, as on followers.
+const REST_MAX: Duration = Duration::from_millis(100);
 
 /// Work that takes longer gets no priority over other threads.
 const URGENT_MAX: Duration = Duration::from_millis(5);
@@ -91,8 +94,9 @@ impl Writer {
                 self.is_urgent = is_awaited && took < URGENT_MAX;
                 self.shared.metrics.batches.observe(took);
                 self.shared.applied_again();
-                let rests = self.shared.writer_lock.is_slowed();
-                self.rests_until = rests.then(|| Instant::now() + took.min(REST_MAX));
+                let rest_max = if is_awaited { AWAITED_REST_MAX } else { REST_MAX };
+                let rest = took.saturating_mul(self.shared.writer_lock.slowness()).min(rest_max);
+                self.rests_until = (!rest.is_zero()).then(|| Instant::now() + rest);
                 Step::Again
             }
             Err(fault) => self.failed(fault),
@@ -102,7 +106,7 @@ impl Writer {
     /// Returns how long the writer still rests, if it does.
     fn rest(&mut self) -> Option<Duration> {
         let rest = self.rests_until?.saturating_duration_since(Instant::now());
-        let rests = !rest.is_zero() && self.shared.writer_lock.is_slowed();
+        let rests = !rest.is_zero() && self.shared.writer_lock.slowness() > 0;
         if !rests {
             self.rests_until = None;
         }
