@@ -205,7 +205,8 @@ pub struct CommandContext<'a> {
 ///
 /// A command that does not apply to the data ("the key exists") is a reply, not a failure, and has written nothing.
 pub trait Stores {
-    /// Returns the scope that a proposal needs: [`Scope::Bare`] if it is a single command that undoes itself.
+    /// Returns the scope that a proposal needs: [`Scope::Bare`] if it is a single command that undoes itself, or a
+    /// pipeline that fails only as its commands do, each in a scope of its own.
     fn scope_of(&mut self, proposal: &Proposal) -> Scope;
 
     /// Returns the scope that a command of a pipeline needs: [`Scope::Bare`] if it has written nothing whenever it

@@ -23,20 +23,25 @@ const RESET_CHANGES: &str = "DELETE FROM _quorate_applied WHERE 0";
 
 impl Stores for SqlMachine {
     /// A plain statement undoes itself, and a command of keys or locks that fails has written nothing. A savepoint
-    /// would cost as much as the statement.
+    /// would cost as much as the command. The commands of a pipeline have scopes of their own.
     fn scope_of(&mut self, proposal: &Proposal) -> Scope {
-        let Proposal { mode: Mode::Atomic, dry_run: None, commands, read_checks, .. } = proposal else {
+        let Proposal { mode, dry_run: None, commands, read_checks, key, .. } = proposal else {
             return Scope::Undoable;
         };
-        match (commands.as_slice(), read_checks.as_slice()) {
-            ([Command::Sql(SqlCommand::Statement(statement))], [])
-                if self.db.get(&statement.sql).is_some_and(|prepared| prepared.note().is_plain) =>
-            {
-                Scope::Bare
+        let is_bare = match (mode, commands.as_slice()) {
+            (Mode::Atomic, [Command::Sql(SqlCommand::Statement(statement))]) => {
+                self.db.get(&statement.sql).is_some_and(|prepared| prepared.note().is_plain)
             }
-            ([Command::Keys(_) | Command::Locks(_) | Command::Events(_)], []) => Scope::Bare,
-            _ => Scope::Undoable,
-        }
+            // That the result is too large for a request with a key shows only after the command.
+            (Mode::Atomic, [command @ Command::Keys(_)]) => key.is_none() || self.scope_of_step(command) == Scope::Bare,
+            (Mode::Atomic, [Command::Locks(_) | Command::Events(_)]) => true,
+            // What flushes virtual tables after a command ends with the scope of the entry.
+            (Mode::Pipeline, commands) if key.is_none() && self.schema.virtual_tables.is_empty() => commands
+                .iter()
+                .all(|command| matches!(command, Command::Keys(_) | Command::Locks(_) | Command::Events(_))),
+            _ => false,
+        };
+        if is_bare && read_checks.is_empty() { Scope::Bare } else { Scope::Undoable }
     }
 
     /// A command of keys or locks checks first and then writes. Only that its reply is too large, after those before

@@ -6,6 +6,7 @@ use quorate_keys::{
     Collection, Condition, ElementCommand, End, Expiry, HashCommand, KeyCommand, KeysCommand, KeysReply, ListCommand,
     StringCommand,
 };
+use quorate_model::RequestKey;
 use quorate_model::keys::SpaceCommand;
 
 use super::suite::InFile;
@@ -136,6 +137,42 @@ fn a_command_of_a_pipeline_costs_a_savepoint_only_if_it_writes_and_its_reply_may
     let commands = [set("a", "1", Expiry::Never), get("a"), delete(&["a"]), push("a"), take];
     let scopes = commands.map(|command| node.applier().machine_mut().scope_of_step(&keys(command)));
     assert_eq!(scopes, [Scope::Bare, Scope::Bare, Scope::Bare, Scope::Bare, Scope::Undoable]);
+}
+
+#[test]
+fn a_pipeline_costs_no_savepoint_beside_those_of_its_commands() {
+    let mut node = Node::new();
+    let take = KeysCommand::String(StringCommand::Take { key: "a".into() });
+    let first = pipeline(vec![set("a", "1", Expiry::Never), push("a"), get("a")]);
+    let second = pipeline(vec![take, push("b")]);
+    for proposal in [&first, &second] {
+        assert_eq!(node.applier().machine_mut().scope_of(proposal), Scope::Bare);
+    }
+    let entries: Vec<_> = (1..).zip([&first, &second]).map(|(index, proposal)| entry(index, proposal)).collect();
+    let outcomes = node.apply(&entries);
+    let failed = |outcome: &Outcome| {
+        let results = outcome.as_ref().unwrap().results.iter();
+        results.map(|result| matches!(result, CommandResult::Failed(_))).collect::<Vec<_>>()
+    };
+    assert_eq!(outcomes.iter().map(failed).collect::<Vec<_>>(), [vec![false, true, false], vec![false, false]]);
+
+    let keyed = first.clone().with_key(RequestKey::new("k", [1; 32]).unwrap());
+    let with_sql = Proposal { commands: vec![command("SELECT 1"), keys(get("a"))], ..first };
+    for proposal in [&keyed, &with_sql] {
+        assert_eq!(node.applier().machine_mut().scope_of(proposal), Scope::Undoable);
+    }
+}
+
+#[test]
+fn a_request_whose_result_is_too_large_is_undone() {
+    let mut node = Node::new();
+    let large = StringCommand::SetRange { key: "a".into(), offset: 0, value: vec![7; 70_000].into() };
+    node.propose(&alone(KeysCommand::String(large))).unwrap();
+    let take = alone(KeysCommand::String(StringCommand::Take { key: "a".into() }));
+    let outcome = node.propose(&take.clone().with_key(RequestKey::new("k", [1; 32]).unwrap()));
+    assert_eq!(outcome.unwrap_err().kind, FailureKind::TooBig);
+    let KeysReply::Value(value) = reply(&node.propose(&take)) else { panic!("the key is gone") };
+    assert_eq!(value.len(), 70_000);
 }
 
 #[test]
