@@ -17,6 +17,7 @@ use crate::machine::resident_bytes;
 use crate::priority::Priority;
 use crate::signal::Signal;
 use crate::task;
+use crate::wakes::Wakes;
 use crate::worker::{Ended, Step, Worker};
 
 /// The stack size of a thread. SQLite uses up to about 2 MiB of stack for a long chain of triggers.
@@ -78,9 +79,11 @@ impl Host for RealHost {
         let of_others = if priority == Priority::Background { priority } else { Priority::Usual };
         let mut builder = tokio::runtime::Builder::new_current_thread();
         let runtime = builder.enable_all().on_thread_start(move || of_others.take()).build()?;
+        let (wakes, waking) = Wakes::new();
+        drop(runtime.spawn(waking));
         let env = env.clone();
         start_thread(name, priority, move || {
-            let last = runtime.block_on(task::Scoped::new(&env, task));
+            let last = wakes.gather(|| runtime.block_on(task::Scoped::new(&env, task)));
             drop(runtime);
             drop(last);
         })

@@ -32,6 +32,7 @@ pub mod serving;
 pub mod signal;
 mod task;
 mod throttle;
+mod wakes;
 pub mod worker;
 
 pub use cause::Cause;

@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::env::Env;
+use crate::wakes::Gathered;
 
 pub use tokio::task::{JoinHandle, yield_now};
 pub use tokio::time::error::Elapsed;
@@ -52,12 +53,13 @@ where
 /// A future that is polled with an [`Env`] as the current one, and that the host may postpone.
 pub(crate) struct Scoped<F> {
     env: Env,
+    gathered: Gathered,
     future: Pin<Box<F>>,
 }
 
 impl<F> Scoped<F> {
     pub(crate) fn new(env: &Env, future: F) -> Self {
-        Self { env: env.clone(), future: Box::pin(future) }
+        Self { env: env.clone(), gathered: Gathered::default(), future: Box::pin(future) }
     }
 }
 
@@ -69,6 +71,7 @@ impl<F: Future> Future for Scoped<F> {
         if this.env.host().postpones(cx.waker()) {
             return Poll::Pending;
         }
+        let cx = &mut Context::from_waker(this.gathered.waker(cx.waker()));
         this.env.enter(|| this.future.as_mut().poll(cx))
     }
 }
