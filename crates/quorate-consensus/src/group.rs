@@ -167,24 +167,20 @@ impl Group {
 
     /// Waits until the node's part in the group has ended, and returns the reason.
     pub(crate) async fn ended(&self) -> Ended {
-        let mut metrics = self.raft.metrics();
-        loop {
-            if let Err(fatal) = &metrics.borrow_watched().running_state {
-                return match (fatal, self.log.home().removed()) {
-                    (_, Some(why)) => Ended::Removed(why.to_owned()),
-                    (openraft::errors::Fatal::Stopped, None) => match self.store.fault() {
-                        Some(fault @ StoreFault::Damaged(_)) => Ended::Store(fault),
-                        _ => Ended::Stopped,
-                    },
-                    (other, None) => match self.verdicts.ended_by() {
-                        Some(fault) => Ended::Store(fault),
-                        None => Ended::Core(other.to_string()),
-                    },
-                };
-            }
-            if metrics.changed().await.is_err() {
-                return Ended::Stopped;
-            }
+        // Unlike the metrics that tell the reason, these don't change with each entry. Both end with the core.
+        let mut metrics = self.raft.server_metrics();
+        while metrics.changed().await.is_ok() {}
+        let Err(fatal) = self.raft.metrics().borrow_watched().running_state.clone() else { return Ended::Stopped };
+        match (fatal, self.log.home().removed()) {
+            (_, Some(why)) => Ended::Removed(why.to_owned()),
+            (openraft::errors::Fatal::Stopped, None) => match self.store.fault() {
+                Some(fault @ StoreFault::Damaged(_)) => Ended::Store(fault),
+                _ => Ended::Stopped,
+            },
+            (other, None) => match self.verdicts.ended_by() {
+                Some(fault) => Ended::Store(fault),
+                None => Ended::Core(other.to_string()),
+            },
         }
     }
 
