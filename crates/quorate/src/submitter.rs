@@ -95,13 +95,13 @@ impl Submitter {
     /// that of the entry that had the effect; it may be an earlier one if the proposal has a key.
     ///
     /// A proposal that needs a higher format level waits a little for it.
-    pub(crate) async fn propose(&self, proposal: Proposal, limit: Duration) -> Result<(Position, Outcome), Error> {
+    pub(crate) async fn propose(&self, mut proposal: Proposal, limit: Duration) -> Result<(Position, Outcome), Error> {
         if proposal.level_needed() == BASE_LEVEL {
-            return self.propose_now(proposal, limit).await;
+            return self.propose_now(&mut proposal, limit).await;
         }
         let latest = self.runtime.inside(Instant::now).map_err(|_| Error::Closed)? + LEVEL_MAX.min(limit);
         loop {
-            match self.propose_now(proposal.clone(), limit).await {
+            match self.propose_now(&mut proposal, limit).await {
                 Err(Error::Failed(failure)) if failure.kind == FailureKind::Unsupported => {
                     let pause = async {
                         sleep(LEVEL_PAUSE).await;
@@ -116,7 +116,7 @@ impl Submitter {
         }
     }
 
-    async fn propose_now(&self, mut proposal: Proposal, limit: Duration) -> Result<(Position, Outcome), Error> {
+    async fn propose_now(&self, proposal: &mut Proposal, limit: Duration) -> Result<(Position, Outcome), Error> {
         proposal.check_limits()?;
         for (number, command) in proposal.commands.iter().enumerate() {
             self.transport.check(command).map_err(|failure| failure.at(number))?;
@@ -128,7 +128,7 @@ impl Submitter {
             loop {
                 let ticket = Held::take(self, deadline).await?;
                 proposal.origin = Some(ticket.origin());
-                let bytes = codec::encode_proposal(&proposal)?;
+                let bytes = codec::encode_proposal(proposal)?;
                 sent.store(true, Ordering::Relaxed);
                 if let Some((position, outcome)) = self.settle(&ticket, None, bytes, deadline).await? {
                     let position = position_of(position, &outcome)?;
