@@ -55,6 +55,8 @@ pub struct Reader {
     read: usize,
     /// Where the arguments that were read begin and end.
     arguments: Vec<(usize, usize)>,
+    /// The bytes of these arguments together.
+    argument_bytes: usize,
 }
 
 impl Reader {
@@ -117,6 +119,7 @@ impl Reader {
                 return Ok(None);
             }
             self.arguments.push((self.read, end));
+            self.argument_bytes += length;
             (self.missing, self.length, self.read) = (Some(missing - 1), None, end + 2);
         }
         let bytes = input.split_to(self.read).freeze();
@@ -132,19 +135,14 @@ impl Reader {
         }
         let Some((length, end)) = line(input, self.read + 1, "bulk count string")? else { return Ok(None) };
         let length = length.and_then(|length| usize::try_from(length).ok());
-        let whole = |length: &usize| end + length <= COMMAND_BYTES_MAX + self.overhead();
-        let is_allowed = |length: &usize| *length <= ARGUMENT_BYTES_MAX && whole(length);
+        let fits = |length: &usize| self.argument_bytes + length <= COMMAND_BYTES_MAX;
+        let is_allowed = |length: &usize| *length <= ARGUMENT_BYTES_MAX && fits(length);
         let length = length.filter(is_allowed).ok_or(ProtocolError::ArgumentLength)?;
         if length > LOGIN_ARGUMENT_BYTES_MAX && !is_user {
             return Err(ProtocolError::LoginArgumentLength);
         }
         self.read = end;
         Ok(Some(length))
-    }
-
-    /// Returns the bytes that were read and are not of arguments.
-    fn overhead(&self) -> usize {
-        self.read - self.arguments.iter().map(|(start, end)| end - start).sum::<usize>()
     }
 }
 
@@ -302,6 +300,13 @@ mod tests {
         assert_eq!(read(format!("*2\r\n{argument}").as_bytes()), Ok(Vec::new()));
         let error = read(format!("*2\r\n{argument}{argument}").as_bytes()).unwrap_err();
         assert_eq!(error, ProtocolError::ArgumentLength);
+    }
+
+    /// It ends soon only if the work for an argument does not grow with the number of those before it.
+    #[test]
+    fn as_many_arguments_as_are_allowed_are_read() {
+        let request = format!("*{ARGUMENTS_MAX}\r\n{}", "$1\r\na\r\n".repeat(ARGUMENTS_MAX));
+        assert_eq!(read(request.as_bytes()).unwrap(), [vec![Bytes::from_static(b"a"); ARGUMENTS_MAX]]);
     }
 
     #[test]
