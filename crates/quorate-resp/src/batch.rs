@@ -169,8 +169,8 @@ pub struct Batch {
     /// The first request for which the store is asked, and how many there are.
     first: Vec<Bytes>,
     asking: usize,
-    /// Whether a transaction did not run because its premises did not hold.
-    pub(crate) has_conflict: bool,
+    /// Whether a transaction has no replies to its commands: it did not run, or may not have.
+    pub(crate) exec_failed: bool,
     /// What the next transaction depends on.
     pub(crate) watched: Vec<Premise>,
 }
@@ -216,9 +216,10 @@ impl Batch {
                 self.asked = vec![Asked { slot: place, ..Asked::default() }];
                 return Some(Job::Login { user: user.clone(), password: password.clone() });
             }
-        }
-        if let Some(wait) = self.slots.iter().find_map(Slot::wait) {
-            return Some(Job::Wait(wait.clone()));
+            if let Some(wait) = slot.wait() {
+                self.asked = vec![Asked { slot: place, ..Asked::default() }];
+                return Some(Job::Wait(wait.clone()));
+            }
         }
         let end = self.end();
         let slots = self.slots.get(..end).unwrap_or_default();
@@ -282,14 +283,12 @@ impl Batch {
                     self.finish_part(slot, part, results.by_ref().take(commands).collect());
                 }
             }
-            Answered::Conflict => {
-                self.has_conflict = true;
-                self.fail(&asked, &Frame::NullArray);
-            }
+            Answered::Conflict => self.fail(&asked, &Frame::NullArray),
             Answered::Failed(text) => self.fail(&asked, &Frame::Error(text)),
             Answered::Woken | Answered::TimedOut => {
                 let is_late = matches!(answered, Answered::TimedOut);
-                self.slots.iter_mut().for_each(|slot| slot.wake(is_late));
+                let slot = asked.first().and_then(|asked| self.slots.get_mut(asked.slot));
+                slot.into_iter().for_each(|slot| slot.wake(is_late));
             }
             Answered::Login(role) => {
                 let Some(slot) = asked.first().and_then(|asked| self.slots.get_mut(asked.slot)) else { return };
@@ -304,6 +303,7 @@ impl Batch {
     fn fail(&mut self, asked: &[Asked], reply: &Frame) {
         for asked in asked {
             if let Some(slot) = self.slots.get_mut(asked.slot) {
+                self.exec_failed |= matches!(slot.state, State::Work { is_exec: true, .. });
                 slot.state = State::Replies(vec![reply.clone()]);
             }
         }

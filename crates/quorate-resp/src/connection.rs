@@ -83,8 +83,8 @@ pub struct Connection {
     running: Option<Terms>,
     /// The level of reads that the client has chosen, as it has named it.
     pub(crate) level: Option<Bytes>,
-    /// What a transaction that may not run has changed already: the database, and what the client said of itself.
-    before: Option<(Space, Labels)>,
+    /// What the connection was before the transaction that runs. It is again if that fails.
+    before: Option<transaction::State>,
     last: Called,
 }
 

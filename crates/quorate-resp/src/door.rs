@@ -89,8 +89,10 @@ impl Door {
     }
 
     fn run(&mut self, words: Vec<Bytes>, moment: &Moment, host: &dyn Host, batch: &mut Batch) {
-        let step = self.connection.run(&words, moment, host);
-        let step = step.unwrap_or_else(|refusal: Refusal| Frame::error(refusal).into());
+        let step = self.connection.run(&words, moment, host).unwrap_or_else(|refusal: Refusal| {
+            self.connection.end_transaction(true);
+            Frame::error(refusal).into()
+        });
         let is_muted = self.connection.mutes();
         batch.push(words, step, self.connection.protocol, is_muted);
     }
@@ -99,7 +101,7 @@ impl Door {
     pub fn finish(&mut self, mut batch: Batch, out: &mut BytesMut) -> Done {
         let done = batch.done(self.connection.name().clone());
         self.connection.watched.append(&mut batch.watched);
-        self.connection.end_transaction(batch.has_conflict);
+        self.connection.end_transaction(batch.exec_failed);
         batch.write(out, |user, role, hello| {
             let frame = self.connection.log_in(user, role, hello);
             (frame, self.connection.protocol)

@@ -34,7 +34,7 @@ pub const BATCH_REQUESTS_MAX: usize = 1 << 10;
 /// The most commands of a transaction.
 pub const TRANSACTION_COMMANDS_MAX: usize = 10_000;
 
-/// The most bytes of the arguments of all commands of a transaction.
+/// The most bytes that all commands of a transaction take: those of their arguments, and some for each.
 pub const TRANSACTION_BYTES_MAX: usize = COMMAND_BYTES_MAX;
 
 /// The most keys that a transaction depends on.

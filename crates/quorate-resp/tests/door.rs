@@ -128,6 +128,22 @@ fn clients_wait_until_a_key_changes() {
 }
 
 #[test]
+fn a_client_that_can_not_wait_gets_the_reason() {
+    let mut door = Door::new(Connection::new(1, "here".to_owned(), 0, Arc::default()));
+    talk_to_users(&mut door, "AUTH writer right\n");
+    let moment = Moment { now: NOW, seed: 1, space: 0, cursors: Arc::new(Cursors::new(1)) };
+    let mut batch = door.take(&mut BytesMut::from("BLPOP a 0\r\n"), moment, &Users);
+    assert!(matches!(batch.job(), Some(Job::Run { .. })));
+    batch.answer(Answered::Ran(vec![KeysReply::Missing.into()]));
+    assert!(matches!(batch.job(), Some(Job::Wait(_))));
+    batch.answer(Answered::Failed("TRYAGAIN too many wait".to_owned()));
+    assert!(batch.job().is_none());
+    let mut out = BytesMut::new();
+    door.finish(batch, &mut out);
+    assert_eq!(out, "-TRYAGAIN too many wait\r\n");
+}
+
+#[test]
 fn the_audience_is_that_of_all_connections_of_a_node() {
     let common = Arc::new(Common::default());
     let connect = |id| Door::new(Connection::new(id, "here", NOW, Arc::clone(&common)));
@@ -182,6 +198,7 @@ fn a_connection_is_described_by_its_last_command() {
 fn replies_can_be_turned_off() {
     let mut door = MemoryDoor::new(1);
     assert_eq!(talk(&mut door, "CLIENT REPLY SKIP\nPING\nECHO 1\nCLIENT REPLY OFF\nPING\nCLIENT REPLY ON"), "$1 1 +OK");
+    assert_eq!(talk(&mut door, "CLIENT REPLY OFF\nCLIENT REPLY SKIP\nPING\nPING\nCLIENT REPLY ON"), "+OK");
 }
 
 #[test]

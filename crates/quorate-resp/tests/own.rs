@@ -193,6 +193,32 @@ fn a_transaction_as_a_whole_is_one_atomic_job() {
 }
 
 #[test]
+fn a_transaction_as_a_whole_has_no_command_that_is_wrong() {
+    for wrong in ["INCRBY a x", "Q.CAS a x y", "SELECT 99"] {
+        for lines in [format!("Q.ATOMIC\nSET b 1\n{wrong}"), format!("{wrong}\nSET b 1\nQ.ATOMIC")] {
+            let (out, jobs) = jobs(Role::Write, &format!("MULTI\n{lines}\nEXEC"), fails);
+            let aborted = "+QUEUED -EXECABORT Transaction discarded because of: ";
+            assert!(out.contains(aborted) && jobs.is_empty(), "{out} {jobs:?}");
+        }
+    }
+}
+
+#[test]
+fn a_transaction_that_fails_leaves_the_connection_as_it_was() {
+    let queued = "SET a 1\nSELECT 3\nCLIENT SETNAME me\nHELLO 3\nSET a 2";
+    let spaces = |lines: &str| {
+        let (out, jobs) = jobs(Role::Write, &format!("{lines}\nCLIENT GETNAME\nGET a"), fails);
+        assert!(out.ends_with("$-1 -ERR nothing is here"), "{out}");
+        let Some(Job::Run { commands, .. }) = jobs.last() else { panic!("{jobs:?}") };
+        let [Command::Keys(command)] = commands.as_slice() else { panic!("{commands:?}") };
+        assert_eq!(command.space, 0, "{lines}");
+    };
+    spaces(&format!("MULTI\n{queued}\nEXEC"));
+    spaces(&format!("MULTI\n{queued}\nQ.ID n EXEC"));
+    spaces(&format!("MULTI\n{queued}\nQ.ATOMIC\nINCRBY a x\nEXEC"));
+}
+
+#[test]
 fn a_transaction_has_no_queries() {
     let (out, jobs) = jobs(Role::Write, "MULTI\nQ.SQL \"SELECT 1\"\nEXEC", fails);
     let refused = "-ERR in a transaction, Q.SQL is for statements that write; query before MULTI";

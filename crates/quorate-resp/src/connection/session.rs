@@ -123,6 +123,9 @@ impl Connection {
 pub fn reply(call: &mut Call) -> Ran {
     let modes = [("ON", Replies::On), ("OFF", Replies::Off), ("SKIP", Replies::SkipNext)];
     let mode = call.args.choice(&modes).ok_or(Refusal::Syntax)?;
-    call.connection.replies = mode;
+    // What is off stays off: there is no reply to skip.
+    if (call.connection.replies, mode) != (Replies::Off, Replies::SkipNext) {
+        call.connection.replies = mode;
+    }
     Ok(Frame::OK.into())
 }

@@ -2,19 +2,20 @@
 //!
 //! A command of a transaction is kept as it was sent, and read when the transaction runs. So one that is wrong has its
 //! error in the reply of EXEC, as in Redis; only a command that does not exist, has a wrong number of arguments, or is
-//! not allowed, makes EXEC fail as a whole.
+//! not allowed, makes EXEC fail as a whole. After Q.ATOMIC, one that is wrong does, too.
 
 use bytes::Bytes;
-use quorate_keys::{KeyCommand, KeysCommand, KeysReply, SpaceCommand};
+use quorate_keys::{KeyCommand, KeysCommand, KeysReply, Space, SpaceCommand};
 
 use super::{Call, Connection};
 use crate::batch::{Part, Step, Terms};
 use crate::error::Refusal;
-use crate::frame::Frame;
+use crate::frame::{Frame, Protocol};
 use crate::limits::{TRANSACTION_BYTES_MAX, TRANSACTION_COMMANDS_MAX, WATCHED_KEYS_MAX};
 use crate::plan::{Outcome, Plan, Premise, all};
 use crate::replies;
-use crate::table::{Spec, local, row};
+use crate::summary::Labels;
+use crate::table::{Run, Spec, local, row};
 
 /// The rows of commands of transactions.
 pub const TRANSACTION_COMMANDS: &[Spec] = &[
@@ -27,13 +28,17 @@ pub const TRANSACTION_COMMANDS: &[Spec] = &[
 
 type Ran = Result<Step, Refusal>;
 
+/// The database, the protocol, and what the client has said of itself.
+pub type State = (Space, Protocol, Labels);
+
 /// A transaction that has begun.
 #[derive(Debug, Default)]
 pub struct Transaction {
     commands: Vec<Vec<Bytes>>,
+    /// What the commands take.
     bytes: usize,
     has_failed: bool,
-    /// Whether a command of it is done by itself.
+    /// Whether a command of it is done by itself, or by the connection, which is as before if EXEC fails.
     is_alone: bool,
 }
 
@@ -55,16 +60,27 @@ impl Transaction {
 
     /// Keeps a command for EXEC.
     pub fn queue(&mut self, words: &[Bytes], spec: &Spec) -> Ran {
-        self.is_alone |= spec.is_alone;
-        self.bytes += words.iter().map(Bytes::len).sum::<usize>();
+        self.is_alone |= spec.is_alone || matches!(spec.run, Run::Local(_));
+        self.bytes += words.iter().map(Bytes::len).sum::<usize>() + size_of_val(words);
         if self.commands.len() >= TRANSACTION_COMMANDS_MAX || self.bytes > TRANSACTION_BYTES_MAX {
             self.has_failed = true;
             self.commands.clear();
             return Err(Refusal::Text("ERR the transaction has too many commands, or too many bytes"));
         }
-        self.commands.push(words.to_vec());
+        self.commands.push(copy(words));
         Ok(Frame::Simple("QUEUED").into())
     }
+}
+
+/// Returns a copy of a request. Slices would hold all bytes that have arrived with it.
+fn copy(words: &[Bytes]) -> Vec<Bytes> {
+    let (all, mut from) = (Bytes::from(words.concat()), 0);
+    let next = |word: &Bytes| {
+        let start = from;
+        from += word.len();
+        all.slice(start..from)
+    };
+    words.iter().map(next).collect()
 }
 
 /// Returns whether a command can't be sent while a transaction has begun.
@@ -95,7 +111,7 @@ fn exec(call: &mut Call) -> Ran {
     if transaction.has_failed {
         return Err(Refusal::Text("EXECABORT Transaction discarded because of previous errors."));
     }
-    call.connection.before = Some((call.connection.space, call.connection.labels.clone()));
+    call.connection.before = transaction.is_alone.then(|| call.connection.state());
     call.connection.running = Some(Terms { premises, ..Terms::default() });
     let mut parts = Vec::with_capacity(transaction.commands.len());
     let mut moment = call.args.moment.clone();
@@ -114,7 +130,11 @@ fn exec(call: &mut Call) -> Ran {
         });
     }
     let terms = call.connection.running.take().unwrap_or_default();
-    Ok(Step::Exec(terms, parts))
+    let wrong = parts.iter().find_map(|part| if let Part::Done(Frame::Error(text)) = part { Some(text) } else { None });
+    match wrong {
+        Some(text) if terms.is_atomic => Err(Refusal::ExecAborted(text.clone())),
+        _ => Ok(Step::Exec(terms, parts)),
+    }
 }
 
 fn watch(call: &mut Call) -> Ran {
@@ -150,10 +170,15 @@ fn unwatch(call: &mut Call) -> Ran {
 }
 
 impl Connection {
-    /// Ends a transaction: one that did not run has changed nothing of the connection either.
-    pub(crate) fn end_transaction(&mut self, has_conflict: bool) {
-        if let Some(before) = self.before.take().filter(|_| has_conflict) {
-            (self.space, self.labels) = before;
+    /// Returns what commands of a transaction may change of the connection.
+    fn state(&self) -> State {
+        (self.space, self.protocol, self.labels.clone())
+    }
+
+    /// Ends a transaction: one without replies to its commands has changed nothing of the connection either.
+    pub(crate) fn end_transaction(&mut self, has_failed: bool) {
+        if let Some(before) = self.before.take().filter(|_| has_failed) {
+            (self.space, self.protocol, self.labels) = before;
         }
     }
 
