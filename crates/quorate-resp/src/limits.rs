@@ -43,6 +43,9 @@ pub const WATCHED_KEYS_MAX: usize = 1_000;
 /// The most channels and patterns of a connection.
 pub const SUBSCRIPTIONS_MAX: usize = 10_000;
 
+/// The most bytes of the names of all channels and patterns of a connection together.
+pub const SUBSCRIPTION_BYTES_MAX: usize = 4 << 20;
+
 /// The most bytes of what a client says of itself: a name, or a version.
 pub const LABEL_BYTES_MAX: usize = 256;
 
@@ -51,6 +54,9 @@ pub const REQUEST_NAME_BYTES_MAX: usize = 128;
 
 /// The bytes that are read from a client at once.
 pub const READ_BYTES: usize = 16 << 10;
+
+/// A connection that has needed buffers of more bytes than these gives them back.
+pub const BUFFER_BYTES_KEPT: usize = 64 << 10;
 
 /// The most bytes that are read from a client that waits.
 pub const PIPELINE_BYTES_MAX: usize = 1 << 20;

@@ -5,7 +5,9 @@
 //! - A client that does not read its replies is not read from either: what it sends next is read once the replies to
 //!   what it has sent were written.
 //! - A client that goes away while it waits is noticed.
-//! - A client that has the reply to SUBSCRIBE gets each event that is added later, or its connection is closed.
+//! - A connection that does nothing holds little memory, however large its requests and replies were.
+//! - A client that has the reply to SUBSCRIBE gets each event that is added later, or its connection is closed. It gets
+//!   them while it waits, too, and however many requests it sends.
 //! - A request that has begun has its reply before the connection is closed, unless the client waits.
 
 use std::future::{Future, pending, ready};
@@ -20,7 +22,7 @@ use crate::args::Moment;
 use crate::batch::{Answered, Job};
 use crate::door::{Done, Door};
 use crate::host::Host;
-use crate::limits::{PIPELINE_BYTES_MAX, READ_BYTES, WRITE_STALL_MAX};
+use crate::limits::{BUFFER_BYTES_KEPT, PIPELINE_BYTES_MAX, READ_BYTES, WRITE_STALL_MAX};
 
 /// What does the jobs of a connection.
 pub trait Store {
@@ -63,72 +65,119 @@ pub async fn serve(
     host: &(dyn Host + Sync),
     stopped: impl Future<Output = ()> + Send,
 ) -> io::Result<()> {
-    let (mut input, mut out) = (BytesMut::new(), BytesMut::new());
-    let (mut stopped, mut listens) = (pin!(stopped), false);
-    loop {
+    let (input, out) = (BytesMut::new(), BytesMut::new());
+    let mut serving = Serving { stream, door, store, input, out, listens: false };
+    serving.run(host, pin!(stopped)).await?;
+    timeout(WRITE_STALL_MAX, serving.stream.shutdown()).await.map_err(|_| stalled())?
+}
+
+fn stalled() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "the client does not read its replies")
+}
+
+/// A connection that is served.
+struct Serving<'a, S, T> {
+    stream: &'a mut S,
+    door: &'a mut Door,
+    store: &'a T,
+    /// What was read, and is not taken yet.
+    input: BytesMut,
+    /// What is to be written.
+    out: BytesMut,
+    /// Whether the store keeps events for the client.
+    listens: bool,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send, T: Store> Serving<'_, S, T> {
+    /// Serves until the connection is to be closed.
+    async fn run(
+        &mut self,
+        host: &(dyn Host + Sync),
+        mut stopped: Pin<&mut impl Future<Output = ()>>,
+    ) -> io::Result<()> {
         loop {
-            let mut batch = door.take(&mut input, store.moment(), host);
-            if batch.is_empty() {
-                break;
+            let arrived = self.input.len();
+            if !self.take(host, stopped.as_mut()).await? || self.door.is_closing() {
+                return Ok(());
             }
-            host.note(door.connection().summary());
+            if self.input.is_empty() && arrived > BUFFER_BYTES_KEPT {
+                self.input = BytesMut::new();
+            }
+            self.input.reserve(READ_BYTES);
+            tokio::select! {
+                () = &mut stopped => return Ok(()),
+                read = self.stream.read_buf(&mut self.input) => if read? == 0 { return Ok(()) },
+                event = self.store.event(), if self.listens => if !self.push(event).await? { return Ok(()) },
+            }
+        }
+    }
+
+    /// Does all requests that have arrived whole. Returns whether the connection goes on.
+    async fn take(
+        &mut self,
+        host: &(dyn Host + Sync),
+        mut stopped: Pin<&mut impl Future<Output = ()>>,
+    ) -> io::Result<bool> {
+        loop {
+            let mut batch = self.door.take(&mut self.input, self.store.moment(), host);
+            if batch.is_empty() {
+                return Ok(true);
+            }
+            host.note(self.door.connection().summary());
             // Before the jobs, one of which may add an event that the client listens to.
-            match (listens, door.connection().is_listening()) {
-                (false, true) if !store.begin_listening().await => return stream.shutdown().await,
-                (true, false) => store.end_listening(),
+            match (self.listens, self.door.connection().is_listening()) {
+                (false, true) if !self.store.begin_listening().await => return Ok(false),
+                (true, false) => self.store.end_listening(),
                 _ => {}
             }
-            listens = door.connection().is_listening();
+            self.listens = self.door.connection().is_listening();
             while let Some(job) = batch.job() {
                 let answered = match job {
-                    Job::Wait(_) => wait(stream, &mut input, store.run(job), stopped.as_mut()).await?,
-                    job => Some(store.run(job).await),
+                    Job::Wait(_) => self.wait(self.store.run(job), stopped.as_mut()).await?,
+                    job => Some(self.store.run(job).await),
                 };
-                let Some(answered) = answered else { return stream.shutdown().await };
+                let Some(answered) = answered else { return Ok(false) };
                 batch.answer(answered);
             }
-            store.done(door.finish(batch, &mut out));
-            write(stream, &mut out).await?;
+            self.store.done(self.door.finish(batch, &mut self.out));
+            self.write().await?;
         }
-        if door.is_closing() {
-            return stream.shutdown().await;
-        }
-        input.reserve(READ_BYTES);
-        tokio::select! {
-            biased;
-            () = &mut stopped => return stream.shutdown().await,
-            read = stream.read_buf(&mut input) => if read? == 0 { return Ok(()) },
-            event = store.event(), if listens => {
-                let Some((channel, payload)) = event else { return stream.shutdown().await };
-                door.event(&channel, &payload, &mut out);
-                write(stream, &mut out).await?;
+    }
+
+    /// Waits for an answer, and reads on and passes events on meanwhile; none if the connection is to be closed.
+    async fn wait(
+        &mut self,
+        answer: impl Future<Output = Answered>,
+        mut stopped: Pin<&mut impl Future<Output = ()>>,
+    ) -> io::Result<Option<Answered>> {
+        let mut answer = pin!(answer);
+        loop {
+            let has_room = self.input.len() < PIPELINE_BYTES_MAX;
+            tokio::select! {
+                answered = &mut answer => return Ok(Some(answered)),
+                () = &mut stopped => return Ok(None),
+                read = self.stream.read_buf(&mut self.input), if has_room => if read? == 0 { return Ok(None) },
+                event = self.store.event(), if self.listens => if !self.push(event).await? { return Ok(None) },
             }
         }
     }
-}
 
-/// Waits for an answer, and reads on meanwhile; none if the client has gone, or the server stops.
-async fn wait(
-    stream: &mut (impl AsyncRead + Unpin),
-    input: &mut BytesMut,
-    answer: impl Future<Output = Answered>,
-    mut stopped: Pin<&mut impl Future<Output = ()>>,
-) -> io::Result<Option<Answered>> {
-    let mut answer = pin!(answer);
-    loop {
-        let has_room = input.len() < PIPELINE_BYTES_MAX;
-        tokio::select! {
-            answered = &mut answer => return Ok(Some(answered)),
-            () = &mut stopped => return Ok(None),
-            read = stream.read_buf(input), if has_room => if read? == 0 { return Ok(None) },
+    /// Sends an event to the client. Returns whether there was one: else some were missed.
+    async fn push(&mut self, event: Option<(Bytes, Bytes)>) -> io::Result<bool> {
+        let Some((channel, payload)) = event else { return Ok(false) };
+        self.door.event(&channel, &payload, &mut self.out);
+        self.write().await?;
+        Ok(true)
+    }
+
+    async fn write(&mut self) -> io::Result<()> {
+        let bytes = self.out.len();
+        while !self.out.is_empty() {
+            timeout(WRITE_STALL_MAX, self.stream.write_buf(&mut self.out)).await.map_err(|_| stalled())??;
         }
+        if bytes > BUFFER_BYTES_KEPT {
+            self.out = BytesMut::new();
+        }
+        timeout(WRITE_STALL_MAX, self.stream.flush()).await.map_err(|_| stalled())?
     }
-}
-
-async fn write(stream: &mut (impl AsyncWrite + Unpin), out: &mut BytesMut) -> io::Result<()> {
-    let stalled = || io::Error::new(io::ErrorKind::TimedOut, "the client does not read its replies");
-    while !out.is_empty() {
-        timeout(WRITE_STALL_MAX, stream.write_buf(out)).await.map_err(|_| stalled())??;
-    }
-    timeout(WRITE_STALL_MAX, stream.flush()).await.map_err(|_| stalled())?
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use quorate_keys::KeysReply;
 use quorate_resp::differential::MemoryDoor;
+use quorate_resp::limits::{ARGUMENTS_MAX, SUBSCRIPTION_BYTES_MAX, TRANSACTION_BYTES_MAX};
 use quorate_resp::{Answered, Awaited, Batch, Common, Connection, Cursors, Door, Host, Job, Moment, Role};
 
 const NOW: u64 = 1_700_000_000_000_000_000;
@@ -257,6 +258,35 @@ fn clients_log_in_before_they_do_anything_else() {
     });
     assert_eq!(talk_to_users(&mut door, "HELLO 3 AUTH writer right SETNAME me\n").split(' ').next(), Some("%7"));
     assert_eq!(talk_to_users(&mut door, "SET a 1\nCLIENT GETNAME\n"), "-ERR nothing is here $2 me");
+}
+
+#[test]
+fn what_a_connection_holds_is_limited_by_its_bytes() {
+    let mut door = MemoryDoor::new(1);
+    let name = |number: u8| Bytes::from(vec![number; SUBSCRIPTION_BYTES_MAX / 4]);
+    let subscribe = |number| vec![Bytes::from("SUBSCRIBE"), name(number)];
+    let mut told = |request: Vec<Bytes>| door.ask(&[request], NOW).unwrap().remove(0);
+    for number in [1, 2, 3, 3, 4] {
+        assert!(!told(subscribe(number)).is_error(), "{number}");
+    }
+    assert!(told(subscribe(5)).is_error());
+    told(vec!["UNSUBSCRIBE".into(), name(4)]);
+    assert!(!told(subscribe(5)).is_error());
+    told(vec!["RESET".into()]);
+    // Arguments without bytes take memory, too.
+    told(vec!["MULTI".into()]);
+    let request = [vec![Bytes::from("DEL")], vec![Bytes::new(); ARGUMENTS_MAX - 1]].concat();
+    let queued = (0..).take_while(|_| !told(request.clone()).is_error()).count();
+    assert!(queued * ARGUMENTS_MAX * size_of::<Bytes>() <= TRANSACTION_BYTES_MAX && queued > 0, "{queued}");
+    assert!(told(vec!["EXEC".into()]).is_error());
+}
+
+#[test]
+fn patterns_are_all_taken_or_none() {
+    let mut door = MemoryDoor::new(1);
+    let long = "a".repeat(2 << 10);
+    assert!(talk(&mut door, &format!("PSUBSCRIBE a* {long}")).starts_with("-ERR the pattern"));
+    assert_eq!(talk(&mut door, "GET a"), "$-1");
 }
 
 #[test]

@@ -1,13 +1,22 @@
 //! A connection over a stream.
-#![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "tests stop at the first surprise")]
 
+use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
 
+use bytes::Bytes;
+use quorate_env::timeout;
 use quorate_keys::KeysReply;
 use quorate_resp::{Answered, Connection, Cursors, Door, Host, Job, Moment, Role, Store, serve};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 
-/// A store without keys.
+/// How long a test waits for what it expects.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A store without keys. There is always another event.
 struct Nothing;
 
 impl Store for Nothing {
@@ -20,6 +29,10 @@ impl Store for Nothing {
 
     fn moment(&self) -> Moment {
         Moment { now: 1, seed: 1, space: 0, cursors: Arc::new(Cursors::new(1)) }
+    }
+
+    async fn event(&self) -> Option<(Bytes, Bytes)> {
+        Some(("news".into(), "x".into()))
     }
 }
 
@@ -65,4 +78,68 @@ async fn requests_are_answered_however_they_arrive() {
 #[tokio::test]
 async fn a_client_that_goes_away_does_not_wait_any_more() {
     assert_eq!(talk(&["PING\r\nBLPOP a 0\r\n"]).await, "+PONG\r\n");
+}
+
+/// A client of version 3 that listens, and then sends requests without a pause.
+struct Busy {
+    reads_left: usize,
+    written: Vec<u8>,
+}
+
+const LISTEN: &str = "HELLO 3\r\nSUBSCRIBE news\r\n";
+const EVENT: &str = ">3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$1\r\nx\r\n";
+
+impl AsyncRead for Busy {
+    fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let requests = if self.written.is_empty() { LISTEN } else { "PING\r\n" };
+        if self.reads_left > 0 {
+            self.reads_left -= 1;
+            buf.put_slice(requests.as_bytes());
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Busy {
+    fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.written.extend_from_slice(bytes);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[tokio::test]
+async fn neither_requests_nor_events_hold_up_the_others() {
+    let mut client = Busy { reads_left: 1_000, written: Vec::new() };
+    let mut door = Door::new(Connection::new(1, "here".to_owned(), 0, Arc::default()));
+    serve(&mut client, &mut door, &Nothing, &Nothing, std::future::pending()).await.unwrap();
+    let out = String::from_utf8(client.written).unwrap();
+    assert_eq!(out.matches("+PONG").count(), 999);
+    assert!(out.contains(EVENT));
+}
+
+#[tokio::test]
+async fn a_client_that_waits_gets_events() {
+    let (mut client, mut server) = tokio::io::duplex(1 << 10);
+    let mut door = Door::new(Connection::new(1, "here".to_owned(), 0, Arc::default()));
+    client.write_all(format!("{LISTEN}BLPOP a 0\r\n").as_bytes()).await.unwrap();
+    let serving = serve(&mut server, &mut door, &Nothing, &Nothing, std::future::pending());
+    let reading = async {
+        let (mut out, mut bytes) = (String::new(), [0; 64]);
+        while !out.contains(EVENT) {
+            let read = client.read(&mut bytes).await.unwrap();
+            out += std::str::from_utf8(&bytes[..read]).unwrap();
+        }
+    };
+    tokio::select! {
+        ended = serving => panic!("{ended:?}"),
+        read = timeout(PATIENCE, reading) => read.unwrap(),
+    }
 }

@@ -11,7 +11,7 @@ use crate::batch::Step;
 use crate::error::{Refusal, text};
 use crate::frame::Frame;
 use crate::glob::Glob;
-use crate::limits::SUBSCRIPTIONS_MAX;
+use crate::limits::{SUBSCRIPTION_BYTES_MAX, SUBSCRIPTIONS_MAX};
 use crate::plan::Plan;
 use crate::replies;
 use crate::table::{Access, Spec, local, sub};
@@ -57,6 +57,8 @@ type Ran = Result<Step, Refusal>;
 pub struct Subscriptions {
     channels: BTreeMap<Bytes, ()>,
     patterns: BTreeMap<Bytes, Glob>,
+    /// The bytes of all names.
+    bytes: usize,
     common: Arc<Common>,
 }
 
@@ -71,19 +73,23 @@ impl Drop for Subscriptions {
 impl Subscriptions {
     /// Returns no subscriptions.
     pub fn new(common: Arc<Common>) -> Self {
-        Self { channels: BTreeMap::new(), patterns: BTreeMap::new(), common }
+        Self { channels: BTreeMap::new(), patterns: BTreeMap::new(), bytes: 0, common }
     }
 
     fn join(&mut self, name: Bytes, by_pattern: bool) -> Result<(), Refusal> {
         let audience = &self.common.audience;
-        if by_pattern {
-            let glob = Glob::new(name.clone())?;
-            if !self.patterns.contains_key(&name) {
-                audience.join_pattern(&name, &glob);
-            }
+        let glob = by_pattern.then(|| Glob::new(name.clone())).transpose()?;
+        let is_known = if by_pattern { self.patterns.contains_key(&name) } else { self.channels.contains_key(&name) };
+        if is_known {
+            return Ok(());
+        }
+        self.bytes += name.len();
+        if let Some(glob) = glob {
+            audience.join_pattern(&name, &glob);
             self.patterns.insert(name, glob);
-        } else if self.channels.insert(name.clone(), ()).is_none() {
+        } else {
             audience.join_channel(&name);
+            self.channels.insert(name, ());
         }
         Ok(())
     }
@@ -94,7 +100,10 @@ impl Subscriptions {
             audience.leave_pattern(name);
         } else if !by_pattern && self.channels.remove(name).is_some() {
             audience.leave_channel(name);
+        } else {
+            return;
         }
+        self.bytes -= name.len();
     }
 
     /// Returns whether there are none.
@@ -142,9 +151,14 @@ pub fn is_allowed(spec: &Spec) -> bool {
 fn begin(call: &mut Call, by_pattern: bool) -> Ran {
     let names = call.args.rest();
     let subscriptions = &mut call.connection.subscriptions;
-    if subscriptions.len() + names.len() > SUBSCRIPTIONS_MAX {
-        return Err(Refusal::Text("ERR a connection can't have more than 10000 subscriptions"));
+    let bytes: usize = names.iter().map(Bytes::len).sum();
+    if subscriptions.len() + names.len() > SUBSCRIPTIONS_MAX || subscriptions.bytes + bytes > SUBSCRIPTION_BYTES_MAX {
+        return Err(Refusal::Text(
+            "ERR a connection can't have more than 10000 subscriptions, or 4 MiB of their names",
+        ));
     }
+    // One that is wrong is refused before the others are joined.
+    names.iter().filter(|_| by_pattern).try_for_each(|name| Glob::new(name.clone()).map(drop))?;
     let mut told = Vec::with_capacity(names.len());
     for name in names {
         // A copy, since a slice would hold the bytes of the whole request.
