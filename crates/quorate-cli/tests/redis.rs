@@ -314,6 +314,11 @@ fn users_log_in_by_password_or_token() {
     assert_eq!(guest.reply().unwrap().to_string(), "+OK");
     wait_until("the write at the other node", || guest.ask("GET a") == "$\"1\"");
     assert!(guest.ask("SET a 2").starts_with("-NOPERM"));
+    // Another role holds for connections that are there already.
+    succeeded(&quorate(&["users", "role", "guest", "write", "--config", config]));
+    wait_until("the right to write", || guest.ask("SET b 1") == "+OK");
+    succeeded(&quorate(&["users", "role", "guest", "read", "--config", config]));
+    wait_until("the end of the right", || guest.ask("SET b 1").starts_with("-NOPERM"));
     succeeded(&quorate(&["users", "remove", "app", "--config", config]));
     wait_until("the end of the user", || client.ask("GET a").starts_with("-NOAUTH"));
 }

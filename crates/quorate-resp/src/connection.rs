@@ -71,10 +71,11 @@ pub struct Connection {
     pub(crate) common: Arc<Common>,
     /// When it began, in nanoseconds since 1970.
     since: u64,
+    /// Who has logged in, with the role that the user had then.
     user: Option<(Bytes, Role)>,
-    /// What a client that has not logged in may do, for the requests that are taken now. The host is asked once for
-    /// all of them; each job is checked again.
-    anonymous: OnceLock<Option<Role>>,
+    /// What the client may do, for the requests that are taken now. The host is asked once for all of them; each job is
+    /// checked again.
+    role: OnceLock<Result<Role, String>>,
     space: Space,
     labels: Labels,
     replies: Replies,
@@ -111,7 +112,7 @@ impl Connection {
             common,
             since: now,
             user: None,
-            anonymous: OnceLock::new(),
+            role: OnceLock::new(),
             space: 0,
             labels: Default::default(),
             replies: Replies::On,
@@ -130,13 +131,17 @@ impl Connection {
 
     /// Begins to take requests: what the host has said before may have changed.
     pub(crate) fn begin(&mut self) {
-        self.anonymous = OnceLock::new();
+        self.role = OnceLock::new();
     }
 
-    /// Returns what the client may do; none if it has to log in.
-    pub fn role(&self, host: &dyn Host) -> Option<Role> {
-        let of_user = self.user.as_ref().map(|(_, role)| *role);
-        of_user.or_else(|| *self.anonymous.get_or_init(|| host.anonymous()))
+    /// Returns what the client may do.
+    ///
+    /// # Errors
+    ///
+    /// The reply to a client that may do nothing.
+    pub fn role(&self, host: &dyn Host) -> Result<Role, &str> {
+        let ask = || self.user.as_ref().map_or_else(|| host.anonymous(), |(_, role)| host.renewed(*role));
+        self.role.get_or_init(ask).as_ref().copied().map_err(String::as_str)
     }
 
     /// Returns whether a request waits until those before it were answered: it depends on their answers, or those after
@@ -180,11 +185,11 @@ impl Connection {
         let spec = found.spec;
         match self.role(host) {
             _ if spec.before_login => {}
-            None => return Err(Refusal::Text("NOAUTH Authentication required.")),
-            Some(Role::Read) if spec.access == Access::Write => {
+            Err(why) => return Err(Refusal::NoRole(why.to_owned())),
+            Ok(Role::Read) if spec.access == Access::Write => {
                 return Err(Refusal::NoPermission { user: self.user_name(), command: spec.name });
             }
-            Some(_) => {}
+            Ok(Role::Read | Role::Write) => {}
         }
         if self.protocol == Protocol::Two && !self.subscriptions.is_empty() && !subscriptions::is_allowed(spec) {
             return Err(Refusal::Subscribed(spec.name));
@@ -231,7 +236,7 @@ impl Connection {
         match step {
             // Whether a statement of SQL writes is not known before it was read.
             Step::Plan(Plan { is_write: true, .. })
-                if spec.access != Access::Write && self.role(host) != Some(Role::Write) =>
+                if spec.access != Access::Write && self.role(host) != Ok(Role::Write) =>
             {
                 Err(Refusal::NoPermission { user: self.user_name(), command: spec.name })
             }

@@ -84,7 +84,7 @@ impl Door {
     }
 
     fn read(&mut self, input: &mut BytesMut, host: &dyn Host) -> Result<Option<Vec<Bytes>>, Frame> {
-        let is_user = self.connection.role(host).is_some();
+        let is_user = self.connection.role(host).is_ok();
         self.reader.next(input, is_user).map_err(Frame::error)
     }
 

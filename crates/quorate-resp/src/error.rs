@@ -58,6 +58,9 @@ pub enum Refusal {
         /// The command.
         command: &'static str,
     },
+    /// The client has no role: the reply of the server.
+    #[error("{0}")]
+    NoRole(String),
     /// The client listens, and may not do anything else.
     #[error(
         "ERR Can't execute '{0}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this \

@@ -3,6 +3,9 @@
 use crate::notifications::Notifications;
 use crate::summary::Summary;
 
+/// The reply to a client that must log in.
+pub const NOAUTH: &str = "NOAUTH Authentication required.";
+
 /// What a user may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
@@ -14,8 +17,21 @@ pub enum Role {
 
 /// What a connection asks of the server that it belongs to. By default it is a server with nothing to tell.
 pub trait Host {
-    /// Returns the role of a client that has not logged in; none if it must.
-    fn anonymous(&self) -> Option<Role>;
+    /// Returns the role of a client that has not logged in.
+    ///
+    /// # Errors
+    ///
+    /// The reply to it, its code in front: [`NOAUTH`] if it must log in.
+    fn anonymous(&self) -> Result<Role, String>;
+
+    /// Returns the role that a client has now that had this one when it logged in.
+    ///
+    /// # Errors
+    ///
+    /// The reply to it, its code in front, if it has none any more.
+    fn renewed(&self, role: Role) -> Result<Role, String> {
+        Ok(role)
+    }
 
     /// Returns the text of `INFO`, for these sections, or for all if there are none.
     fn info(&self, _sections: &[String]) -> String {

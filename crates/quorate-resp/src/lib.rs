@@ -48,7 +48,7 @@ pub use cursors::Cursors;
 pub use door::Done;
 pub use door::Door;
 pub use frame::{Frame, Protocol, with_code};
-pub use host::{Host, Role};
+pub use host::{Host, NOAUTH, Role};
 pub use notifications::{NOTIFY, Notifications};
 pub use plan::{Awaited, Premise, Results, Wait};
 pub use request::{ProtocolError, Reader};

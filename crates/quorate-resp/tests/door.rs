@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use quorate_keys::KeysReply;
 use quorate_resp::differential::MemoryDoor;
 use quorate_resp::limits::{ARGUMENTS_MAX, SUBSCRIPTION_BYTES_MAX, TRANSACTION_BYTES_MAX};
-use quorate_resp::{Answered, Awaited, Batch, Common, Connection, Cursors, Door, Host, Job, Moment, Role};
+use quorate_resp::{Answered, Awaited, Batch, Common, Connection, Cursors, Door, Host, Job, Moment, NOAUTH, Role};
 
 const NOW: u64 = 1_700_000_000_000_000_000;
 
@@ -216,8 +216,8 @@ fn the_table_describes_itself() {
 struct Users;
 
 impl Host for Users {
-    fn anonymous(&self) -> Option<Role> {
-        None
+    fn anonymous(&self) -> Result<Role, String> {
+        Err(NOAUTH.to_owned())
     }
 
     fn replicas(&self) -> u64 {
@@ -258,6 +258,26 @@ fn clients_log_in_before_they_do_anything_else() {
     });
     assert_eq!(talk_to_users(&mut door, "HELLO 3 AUTH writer right SETNAME me\n").split(' ').next(), Some("%7"));
     assert_eq!(talk_to_users(&mut door, "SET a 1\nCLIENT GETNAME\n"), "-ERR nothing is here $2 me");
+}
+
+/// A server that does not know its users yet.
+struct Starting;
+
+impl Host for Starting {
+    fn anonymous(&self) -> Result<Role, String> {
+        Err("TRYAGAIN not yet".to_owned())
+    }
+}
+
+#[test]
+fn a_client_of_a_server_that_starts_is_not_told_to_log_in() {
+    let mut door = Door::new(Connection::new(1, "here".to_owned(), 0, Arc::default()));
+    let moment = Moment { now: NOW, seed: 1, space: 0, cursors: Arc::new(Cursors::new(1)) };
+    for request in ["PING\r\n", "HELLO 3\r\n"] {
+        let (batch, mut out) = (door.take(&mut BytesMut::from(request), moment.clone(), &Starting), BytesMut::new());
+        door.finish(batch, &mut out);
+        assert_eq!(out, "-TRYAGAIN not yet\r\n");
+    }
 }
 
 #[test]

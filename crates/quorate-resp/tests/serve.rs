@@ -37,8 +37,8 @@ impl Store for Nothing {
 }
 
 impl Host for Nothing {
-    fn anonymous(&self) -> Option<Role> {
-        Some(Role::Write)
+    fn anonymous(&self) -> Result<Role, String> {
+        Ok(Role::Write)
     }
 }
 

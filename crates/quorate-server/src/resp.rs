@@ -31,7 +31,7 @@ use clients::{Client, Clients};
 use facts::Facts;
 pub(crate) use metrics::Counts;
 use notices::Notices;
-use store::ClientStore;
+use store::{ClientStore, denied_text};
 
 mod channels;
 mod clients;
@@ -216,7 +216,7 @@ impl Service for Clientele {
         client.note(connection.summary());
         let mut door = Door::new(connection);
         let store = ClientStore::new(Arc::clone(shared), from.to_owned());
-        let host = ClientHost { shared, from, client: &client };
+        let host = ClientHost { shared, from, client: &client, store: &store };
         // Its sender is dropped at once if the port is dropped, which drops this future too.
         let stopped = async move {
             order.until_stopped(pending::<()>()).await;
@@ -245,13 +245,19 @@ struct ClientHost<'a> {
     shared: &'a Shared,
     from: &'a str,
     client: &'a Client<'a>,
+    store: &'a ClientStore,
 }
 
 impl Host for ClientHost<'_> {
-    fn anonymous(&self) -> Option<Role> {
+    fn anonymous(&self) -> Result<Role, String> {
         // A node answers this at once.
-        let identity = self.shared.identify(None, self.from).now_or_never()?.ok()?;
-        Some(role(identity.role()))
+        let identity = self.shared.identify(None, self.from).now_or_never().unwrap_or(Err(Denied::Closed));
+        identity.map(|identity| role(identity.role())).map_err(|denied| denied_text(&denied))
+    }
+
+    fn renewed(&self, _: Role) -> Result<Role, String> {
+        let identity = self.store.renewed().unwrap_or(Err(Denied::Missing));
+        identity.map(|identity| role(identity.role())).map_err(|denied| denied_text(&denied))
     }
 
     fn info(&self, sections: &[String]) -> String {

@@ -77,7 +77,8 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// Who has logged in. It holds for one moment: for the next request, check the credentials again.
+/// Who has logged in. It holds for one moment: for the next request, check the credentials again, or
+/// [renew](Users::renew) it.
 #[derive(Clone, Debug)]
 pub struct Identity {
     role: UserRole,
@@ -200,6 +201,11 @@ pub(crate) trait Check: Send + Sync {
         credentials: Option<&'a Credentials>,
         from: &'a str,
     ) -> BoxFuture<'a, Result<Identity, Denied>>;
+
+    /// Returns an identity as it is now. Only a node of this process knows that.
+    fn renew(&self, _identity: &Identity) -> Result<Identity, Denied> {
+        Err(Denied::Wrong)
+    }
 }
 
 impl Users {
@@ -216,6 +222,17 @@ impl Users {
     /// Returns the reason for which nobody is let in with these credentials, or not now.
     pub async fn check(&self, credentials: Option<&Credentials>, from: &str) -> Result<Identity, Denied> {
         self.0.check(credentials, from).await
+    }
+
+    /// Returns who has logged in as the users are now, so perhaps with another role. It hashes no password and never
+    /// waits, so a door that keeps connections calls it for each request of a connection.
+    ///
+    /// # Errors
+    ///
+    /// [`Denied::Wrong`] if the user, or the password or token that was shown, is gone, and always for the users of a
+    /// remote cluster; [`Denied::Closed`].
+    pub fn renew(&self, identity: &Identity) -> Result<Identity, Denied> {
+        self.0.renew(identity)
     }
 }
 

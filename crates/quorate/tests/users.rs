@@ -80,8 +80,12 @@ fn a_change_holds_on_every_node_that_has_applied_it() {
         let identity = a.users().check(Some(&ann), FROM).await.unwrap();
         assert!(matches!(identity.needs(UserRole::Admin), Err(Denied::Forbidden { .. })));
         cluster.node("b").admin().set_role("ann", UserRole::Admin).await.unwrap();
+        catch_up(a).await;
+        let identity = a.users().renew(&identity).unwrap();
+        assert_eq!(identity.role(), UserRole::Admin);
         admin.set_password("ann", Some("another horse")).await.unwrap();
         catch_up(a).await;
+        assert!(matches!(a.users().renew(&identity), Err(Denied::Wrong)));
         // The old password was right on this node a moment ago.
         assert_eq!(role(a, &ann).await, Err(Denied::Wrong));
         assert_eq!(role(a, &Credentials::password("ann", "another horse")).await, Ok(UserRole::Admin));

@@ -9,6 +9,7 @@ use crate::batch::{Hello, Step};
 use crate::commands::keys::database;
 use crate::error::Refusal;
 use crate::frame::{Frame, Protocol};
+use crate::host::NOAUTH;
 use crate::number::integer;
 
 /// The version of Redis that the door tells its clients: it answers the commands of that version as Redis does.
@@ -84,14 +85,18 @@ pub fn hello(call: &mut Call) -> Ran {
     }
     match login {
         Some((user, password)) => Ok(Step::Login { user, password, hello: Some(hello) }),
-        None if call.connection.role(call.host).is_none() => Err(Refusal::Text(
-            "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH \
-             <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the \
-             same time",
-        )),
-        None => Ok(call.connection.greet(hello).into()),
+        None => match call.connection.role(call.host) {
+            Ok(_) => Ok(call.connection.greet(hello).into()),
+            Err(NOAUTH) => Err(NO_LOGIN),
+            Err(why) => Err(Refusal::NoRole(why.to_owned())),
+        },
     }
 }
+
+const NO_LOGIN: Refusal = Refusal::Text(
+    "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> \
+     option can be used to authenticate the client and select the RESP protocol version at the same time",
+);
 
 const NO_VERSION: Refusal = Refusal::Text("ERR Protocol version is not an integer or out of range");
 

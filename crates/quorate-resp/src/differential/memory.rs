@@ -41,8 +41,8 @@ pub struct MemoryDoor {
 struct Alone;
 
 impl Host for Alone {
-    fn anonymous(&self) -> Option<Role> {
-        Some(Role::Write)
+    fn anonymous(&self) -> Result<Role, String> {
+        Ok(Role::Write)
     }
 
     fn info(&self, _: &[String]) -> String {

@@ -11,7 +11,7 @@ use quorate::sql::{Command, CommandResult, Mode};
 use quorate::users::{Credentials, Denied, Identity, UserRole};
 use quorate::{Error, Failure, FailureKind, Sql};
 use quorate_env::{Instant, lock, sleep};
-use quorate_resp::{Answered, Awaited, Done, Job, Moment, Premise, Results, Store, Terms, Wait, with_code};
+use quorate_resp::{Answered, Awaited, Done, Job, Moment, NOAUTH, Premise, Results, Store, Terms, Wait, with_code};
 
 use super::channels::Feed;
 use super::{Shared, role};
@@ -26,8 +26,8 @@ pub const STATES_MAX: usize = 4;
 pub(super) struct ClientStore {
     shared: Arc<Shared>,
     from: String,
-    /// What the client has logged in with. It is checked again for each job.
-    shown: Mutex<Option<Credentials>>,
+    /// Who has logged in. It is renewed for each job.
+    user: Mutex<Option<Identity>>,
     /// How long the jobs took that were done since the last replies, without what the client has waited for.
     took: Mutex<Duration>,
     /// The events, while the client listens to some.
@@ -39,7 +39,7 @@ type Why = String;
 
 impl ClientStore {
     pub(super) fn new(shared: Arc<Shared>, from: String) -> Self {
-        Self { shared, from, shown: Mutex::default(), took: Mutex::default(), feed: tokio::sync::Mutex::default() }
+        Self { shared, from, user: Mutex::default(), took: Mutex::default(), feed: tokio::sync::Mutex::default() }
     }
 
     async fn log_in(&self, user: &Bytes, password: &Bytes) -> Answered {
@@ -48,8 +48,9 @@ impl ClientStore {
         let shown = Credentials::password_or_token(user, password);
         match self.shared.identify(Some(&shown), &self.from).await {
             Ok(identity) => {
-                *lock(&self.shown) = Some(shown);
-                Answered::Login(Some(role(identity.role())))
+                let role = role(identity.role());
+                *lock(&self.user) = Some(identity);
+                Answered::Login(Some(role))
             }
             Err(Denied::Wrong) => Answered::Login(None),
             Err(denied) => Answered::Failed(denied_text(&denied)),
@@ -58,15 +59,17 @@ impl ClientStore {
 
     /// Checks whether the client may still do what a job needs, and returns who it is.
     async fn admit(&self, needs: UserRole) -> Result<Identity, Why> {
-        let shown = lock(&self.shown).clone();
-        let checked = self.shared.identify(shown.as_ref(), &self.from).await;
-        checked.and_then(|identity| identity.needs(needs).map(|()| identity)).map_err(|denied| {
-            if denied == Denied::Wrong {
-                // Else each request would count as another failed login.
-                *lock(&self.shown) = None;
-            }
-            denied_text(&denied)
-        })
+        let checked = match self.renewed() {
+            Some(renewed) => renewed,
+            None => self.shared.identify(None, &self.from).await,
+        };
+        let admitted = checked.and_then(|identity| identity.needs(needs).map(|()| identity));
+        admitted.map_err(|denied| denied_text(&denied))
+    }
+
+    /// Returns who has logged in, as the users are now.
+    pub(super) fn renewed(&self) -> Option<Result<Identity, Denied>> {
+        lock(&self.user).as_ref().map(|user| self.shared.users.renew(user))
     }
 
     async fn write(&self, terms: Terms, commands: Vec<Command>) -> Result<Answered, Why> {
@@ -226,9 +229,9 @@ fn text(error: &Error) -> Why {
 }
 
 /// Returns the reply for a client that may not do what it asked for.
-fn denied_text(denied: &Denied) -> Why {
+pub(super) fn denied_text(denied: &Denied) -> Why {
     match denied {
-        Denied::Missing => "NOAUTH Authentication required.".to_owned(),
+        Denied::Missing => NOAUTH.to_owned(),
         Denied::Wrong => "NOAUTH the user, or its password or token, is gone: log in again".to_owned(),
         Denied::NoUsers => {
             "NOAUTH this port lets in nobody until the cluster has users; `quorate users add` adds one".to_owned()

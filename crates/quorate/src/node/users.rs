@@ -63,6 +63,10 @@ impl Check for OfNode {
         }
         .boxed()
     }
+
+    fn renew(&self, identity: &Identity) -> Result<Identity, Denied> {
+        self.0.upgrade().ok_or(Denied::Closed)?.renew(identity)
+    }
 }
 
 /// Lets someone in over the native protocol.
