@@ -22,13 +22,22 @@ use support::{Dev, succeeded, wait_until};
 /// What `redis-benchmark` measures.
 const MEASURED: &str = "set,get,incr,lpush,rpush,lpop,rpop,sadd,hset,spop,zadd,zpopmin,lrange,mset";
 
-/// Runs a program, which gets the URLs of two nodes, while the third one, which leads, is killed and started again. The
-/// program checks that nothing that it was promised is lost, and all results.
-fn survives(name: &str, command: Option<Command>) {
+/// Where a program is while the leader is killed.
+#[derive(PartialEq)]
+enum Place {
+    /// At the node that is killed.
+    There,
+    /// At the two others.
+    Elsewhere,
+}
+
+/// Runs a program, which gets the URLs of its nodes, while the leader is killed and started again. The program checks
+/// that nothing that it was promised is lost, and all results.
+fn survives(name: &str, place: &Place, command: Option<Command>) {
     let Some(mut command) = or_skipped(name, command) else { return };
     let dev = Dev::start(3);
     let leader = dev.leader();
-    for id in dev.ids().into_iter().filter(|id| *id != leader) {
+    for id in dev.ids().into_iter().filter(|id| (*id == leader) == (*place == Place::There)) {
         let addr = dev.resp_addr(id);
         Redis::connect_ready(&addr);
         command.arg(format!("redis://{addr}"));
@@ -44,37 +53,58 @@ fn survives(name: &str, command: Option<Command>) {
 
 #[test]
 fn celery_does_all_tasks_while_the_leader_is_killed() {
-    survives("Celery", python("python", "celery", "frameworks/celery_app.py"));
+    survives("Celery", &Place::Elsewhere, python("python", "celery", "frameworks/celery_app.py"));
 }
 
 #[test]
 fn huey_does_all_tasks_while_the_leader_is_killed() {
-    survives("Huey", python("python", "huey", "frameworks/huey_app.py"));
+    survives("Huey", &Place::Elsewhere, python("python", "huey", "frameworks/huey_app.py"));
 }
 
 #[test]
 fn arq_does_all_tasks_while_the_leader_is_killed() {
-    survives("arq", python("arq", "arq", "frameworks/arq_app.py"));
+    survives("arq", &Place::Elsewhere, python("arq", "arq", "frameworks/arq_app.py"));
 }
 
 #[test]
 fn flask_caching_loses_nothing_while_the_leader_is_killed() {
-    survives("Flask-Caching", python("python", "flask_caching", "frameworks/flask_app.py"));
+    survives("Flask-Caching", &Place::Elsewhere, python("python", "flask_caching", "frameworks/flask_app.py"));
 }
 
 #[test]
 fn django_loses_nothing_while_the_leader_is_killed() {
-    survives("Django", python("python", "django", "frameworks/django_app.py"));
+    survives("Django", &Place::Elsewhere, python("python", "django", "frameworks/django_app.py"));
 }
 
 #[test]
 fn sessions_and_limits_of_express_hold_while_the_leader_is_killed() {
-    survives("Express", node("connect-redis", "frameworks/express.cjs"));
+    survives("Express", &Place::Elsewhere, node("connect-redis", "frameworks/express.cjs"));
 }
 
 #[test]
 fn redis_rs_loses_nothing_while_the_leader_is_killed() {
-    survives("redis-rs", program("rust/debug/redis-rs"));
+    survives("redis-rs", &Place::Elsewhere, program("rust/debug/redis-rs"));
+}
+
+#[test]
+fn redis_py_goes_on_when_its_node_is_killed_and_started_again() {
+    survives("redis-py", &Place::There, python("python", "redis", "frameworks/redis_py.py"));
+}
+
+#[test]
+fn ioredis_goes_on_when_its_node_is_killed_and_started_again() {
+    survives("ioredis", &Place::There, node("ioredis", "frameworks/ioredis.cjs"));
+}
+
+#[test]
+fn go_redis_goes_on_when_its_node_is_killed_and_started_again() {
+    // CI need not have Go.
+    let Some(mut command) = program("go/go-redis") else {
+        eprintln!("skipped: go-redis is not installed");
+        return;
+    };
+    command.arg("restart");
+    survives("go-redis", &Place::There, Some(command));
 }
 
 /// Returns a tool of Redis at a node, if it is installed.

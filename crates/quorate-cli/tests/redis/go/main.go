@@ -1,4 +1,5 @@
-// go-redis, unmodified: go-redis URL. Prints `counting` before its last step, and `passed` at the end.
+// go-redis, unmodified: go-redis URL prints `counting` before its last step, and `passed` at the end; go-redis restart URL
+// is at a node that is started again.
 package main
 
 import (
@@ -101,6 +102,10 @@ func counting(client *redis.Client) {
 }
 
 func main() {
+	if os.Args[1] == "restart" {
+		restart(os.Args[2])
+		return
+	}
 	options, err := redis.ParseURL(os.Args[1])
 	check(err)
 	client := redis.NewClient(options)
