@@ -101,6 +101,7 @@ async fn what_is_no_event_or_no_place_is_refused() {
         ("GET", "/v1/events"),
         ("GET", "/v1/events?chanel=a"),
         ("GET", "/v1/events?channel=a&after=yesterday"),
+        ("GET", "/v1/events?channel="),
     ] {
         assert_eq!(status(method, path, &[]), 400, "{method} {path}");
     }

@@ -86,7 +86,12 @@ impl Events {
 
     /// Returns the number of the last event; [`EventId::START`] before the first one.
     pub async fn last(&self) -> Result<EventId, Error> {
-        let query = EventsQuery { limit: 1, ..EventsQuery::default() };
+        self.last_for(Filter::default()).await
+    }
+
+    /// Returns the number of the last event, whatever its channel, if a filter can be listened with.
+    async fn last_for(&self, filter: Filter) -> Result<EventId, Error> {
+        let query = EventsQuery { filter, limit: 1, ..EventsQuery::default() };
         match self.ask(query).await? {
             EventsAnswer::Page(page) => Ok(page.upto),
             EventsAnswer::Gap { .. } => Err(other_answer()),

@@ -109,7 +109,7 @@ impl Listener {
         if let Some(position) = self.position {
             return Ok(position);
         }
-        let last = self.events.last().await?;
+        let last = self.events.last_for(self.filter.clone()).await?;
         self.go_to(last);
         Ok(last)
     }
