@@ -12,13 +12,17 @@
 mod support;
 
 use std::pin::pin;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use futures_util::{FutureExt as _, TryStreamExt as _};
 use quorate::events::{Event, EventId, ListenError, Listener};
 use quorate::{Error, Events, FailureKind, Level, Sql, params, steps};
-use quorate_env::timeout;
+use quorate_env::{Instant, timeout};
 use support::{Cluster, PATIENCE, on_both, run};
+
+/// Long enough for a listener to look, and to wait.
+const SHORT: Duration = Duration::from_millis(200);
 
 /// Returns the next event of a listener.
 async fn next(listener: &mut Listener) -> Event {
@@ -113,6 +117,27 @@ fn what_is_undone_is_not_heard() {
         let refused = sql.query("SELECT notify('c', 'x')", ()).await.unwrap_err();
         assert_eq!(refused.failure().map(|failure| failure.kind), Some(FailureKind::Refused));
         assert_eq!(refused.to_string(), "notify() adds an event, which a query can't; use `execute`");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_call_that_was_dropped_delays_no_event() {
+    on_both(|sql| async move {
+        let events = events_of(&sql).await?;
+        let mut listener = events.listen(["c"]);
+        listener.begin().await?;
+        // It has looked, and waits.
+        assert!(timeout(SHORT, listener.next()).await.is_err());
+        events.notify("c", "x").await?;
+        // The call that is woken is dropped while it looks. Those that follow are too short for it to look unasked.
+        let mut heard = listener.next().now_or_never();
+        let deadline = Instant::now() + PATIENCE / 2;
+        while heard.is_none() {
+            assert!(Instant::now() < deadline, "the event is not heard");
+            heard = timeout(Duration::from_secs(1), listener.next()).await.ok();
+        }
+        assert_eq!(heard.unwrap().unwrap().payload, "x");
         Ok(())
     });
 }

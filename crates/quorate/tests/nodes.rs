@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
+use futures_util::future::join;
 use quorate::admin::AdminError;
 use quorate::{Client, ClientConfig, Config, ConnectError, Error, Node, SecretSource, StartError};
 use support::{PATIENCE, Single, run, secret};
@@ -53,6 +54,16 @@ fn any_executor_works() {
         let slow =
             "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT 300000) SELECT count(*) FROM n";
         assert_eq!(node.sql().query_one::<i64>(slow, ()).await.unwrap(), 300_000);
+        let mut listener = node.events().listen(["c"]);
+        listener.begin().await.unwrap();
+        for payload in ["first", "second"] {
+            let (heard, _) = join(listener.next(), node.events().notify("c", payload).into_future()).await;
+            assert_eq!(heard.unwrap().payload, payload);
+        }
+        let mut watch = node.keys().watch("k");
+        assert_eq!(watch.next().await.unwrap().info, None);
+        let (seen, _) = join(watch.next(), node.keys().set("k", "v").into_future()).await;
+        assert!(seen.unwrap().info.is_some());
         node.stop().await;
     });
 }

@@ -13,6 +13,7 @@ mod support;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use futures_util::future::join;
 use quorate::keys::{End, JsonError, Seen, Watch, from_json, to_json};
 use quorate::{Error, FailureKind};
@@ -122,6 +123,32 @@ fn a_watch_of_a_prefix_returns_the_states_of_its_keys_alone() {
         assert_eq!(next(&mut watch).await?, [state("p:2", true), state("p:3", true)]);
         keys.flush().await?;
         assert_eq!(next(&mut watch).await?, [state("p:2", false), state("p:3", false)]);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_watch_goes_on_after_a_call_that_was_dropped() {
+    on_both(|sql| async move {
+        let keys = sql.keys();
+        let mut watch = keys.watch("a");
+        assert_eq!(next(&mut watch).await?, [state("a", false)]);
+        assert!(watch.next().now_or_never().is_none());
+        keys.set("a", "1").await?;
+        // Each of these calls is dropped before the watch has looked, and the first ones perhaps before it is woken.
+        let mut seen = None;
+        for _ in 0..20 {
+            seen = watch.next().now_or_never();
+            if seen.is_some() {
+                break;
+            }
+            quorate_env::sleep(Duration::from_millis(1)).await;
+        }
+        let seen = match seen {
+            Some(seen) => seen?,
+            None => watch.next().await?,
+        };
+        assert!(seen.info.is_some());
         Ok(())
     });
 }

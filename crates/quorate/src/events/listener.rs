@@ -7,9 +7,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use futures_util::Stream;
 use futures_util::future::BoxFuture;
 use futures_util::stream::unfold;
+use futures_util::{FutureExt as _, Stream};
 use quorate_env::mutant::Mutant;
 use quorate_env::timeout;
 use quorate_model::Topic;
@@ -65,9 +65,9 @@ pub struct Listener {
     read: VecDeque<Event>,
     /// All events up to this one were read.
     upto: EventId,
-    /// Whether there are later events than those that were read.
+    /// Whether there may be later events than those that were read, so that it looks before it waits.
     more: bool,
-    /// Ends when there may be events that were not read.
+    /// Ends when there may be events that were not read; none before a waiter is registered.
     woken: Option<BoxFuture<'static, ()>>,
 }
 
@@ -95,7 +95,7 @@ impl Listener {
 
     fn go_to(&mut self, event: EventId) {
         self.read.clear();
-        (self.position, self.upto, self.more) = (Some(event), event, false);
+        (self.position, self.upto, self.more, self.woken) = (Some(event), event, false, None);
     }
 
     /// Returns the number after which a new listener goes on where this one is; none before the first use.
@@ -129,23 +129,29 @@ impl Listener {
                 return Ok(event);
             }
             self.position = Some(self.upto);
-            if self.more {
-                self.look().await?;
-                continue;
+            if !self.more {
+                self.wait().await?;
             }
-            if let Some(woken) = &mut self.woken {
-                let runtime = self.events.sql.submitter.runtime();
-                // Whatever ended the wait, the next step is to look.
-                let _ = runtime.run(timeout(LOOK_EVERY, woken)).await.map_err(|_| Error::Closed)?;
-            }
-            self.woken = None;
-            let sql = &self.events.sql;
-            self.woken = Some(sql.submitter.register(Topic::EVENTS.watched(), sql.deadline()).await?);
             self.look().await?;
         }
     }
 
-    /// Reads a page.
+    /// Waits until there may be events, and registers the waiter for later ones.
+    async fn wait(&mut self) -> Result<(), Error> {
+        let sql = &self.events.sql;
+        if let Some(woken) = &mut self.woken {
+            sql.submitter.runtime().run(woken).await.map_err(|_| Error::Closed)?;
+            self.woken = None;
+        }
+        let woken = sql.submitter.register(Topic::EVENTS.watched(), sql.deadline()).await?;
+        // A call that is dropped does not begin its time anew. Whatever ends it, the next step is to look.
+        self.woken = Some(async move { drop(timeout(LOOK_EVERY, woken).await) }.boxed());
+        // So the next call looks even if this one is dropped before it has.
+        self.more = true;
+        Ok(())
+    }
+
+    /// Reads a page. If this fails, or is dropped, the next call looks again before it waits.
     async fn look(&mut self) -> Result<(), ListenError> {
         let limit = PAGE_EVENTS.min(PAGE_EVENTS_MAX);
         let query = EventsQuery { after: Some(self.upto), filter: self.filter.clone(), limit };
@@ -160,11 +166,7 @@ impl Listener {
                 self.more = true;
                 Err(ListenError::Gap { oldest })
             }
-            Err(error) => {
-                // The next call looks again before it waits.
-                self.more = true;
-                Err(error.into())
-            }
+            Err(error) => Err(error.into()),
         }
     }
 

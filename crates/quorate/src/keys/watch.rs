@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::stream::try_unfold;
-use futures_util::{Stream, TryStreamExt as _};
+use futures_util::{FutureExt as _, Stream, TryStreamExt as _};
 use quorate_env::{sleep, timeout};
 use quorate_model::Topic;
 use quorate_model::keys::{KeyInfo, Version};
@@ -65,7 +65,7 @@ pub struct Watch {
     first: Option<Bytes>,
     /// States that were not returned yet.
     news: VecDeque<Seen>,
-    /// Ends when there may be changes since the last look; none before the first one.
+    /// Ends when there may be changes since the last look; none if a look is due.
     woken: Option<BoxFuture<'static, ()>>,
 }
 
@@ -117,11 +117,11 @@ impl Watch {
     /// Waits until there may be changes, and finds them.
     async fn look(&mut self) -> Result<(), Error> {
         if let Some(woken) = &mut self.woken {
-            // Whatever ends the wait, the next step is to look.
-            drop(timeout(LOOK_EVERY, woken).await);
-            sleep(self.apart).await;
+            woken.await;
+            // If this call fails from here on, or is dropped, the next one looks at once.
+            self.woken = None;
         }
-        let woken = self.keys.told(&self.topics).await?;
+        let (told, apart) = (self.keys.told(&self.topics).await?, self.apart);
         let mut found = BTreeMap::new();
         let mut pages = pin!(self.scan.clone().pages());
         while let Some(page) = pages.try_next().await? {
@@ -137,7 +137,12 @@ impl Watch {
         let new = found.iter().filter(|(key, info)| is_new(key, info));
         news.extend(new.map(|(key, info)| Seen { key: key.clone(), info: Some(info.clone()) }));
         self.known = found.into_iter().map(|(key, info)| (key, info.version)).collect();
-        (self.news, self.first, self.woken) = (news, None, Some(woken));
+        let woken = async move {
+            // Whatever ends the wait, the next step is to look.
+            drop(timeout(LOOK_EVERY, told).await);
+            sleep(apart).await;
+        };
+        (self.news, self.first, self.woken) = (news, None, Some(woken.boxed()));
         Ok(())
     }
 }
