@@ -184,3 +184,32 @@ fn a_subscriber_hears_each_change_once_and_in_order_while_a_leader_is_killed() {
         assert_eq!(observer.ask(&format!("EXISTS {key}")), ":1", "{key}");
     }
 }
+
+/// Ends those who write, also if the test fails meanwhile.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn events_come_while_keys_change_all_the_time() {
+    const EVENTS: usize = 20;
+    let dev = Dev::start(1);
+    let mut listening = listen(&dev, 1, "E$", "c");
+    let mut client = connect(&dev, 1);
+    let (done, has_ended) = (AtomicUsize::new(0), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let _ends = Ends(&has_ended);
+        for number in 0..4 {
+            let (client, done, has_ended) = (connect(&dev, 1), &done, &has_ended);
+            scope.spawn(move || set(client, number, done, has_ended));
+        }
+        for number in 0..EVENTS {
+            assert_eq!(client.call(&["PUBLISH", "c", &number.to_string()]), ":1");
+            assert_eq!(heard(&mut listening), ("c".to_owned(), number.to_string()));
+        }
+    });
+}

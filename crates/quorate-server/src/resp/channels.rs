@@ -16,8 +16,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::StreamExt as _;
+use futures_util::stream::BoxStream;
 use quorate::Events;
-use quorate::events::{Event, ListenError, Listener};
+use quorate::events::{Event, ListenError};
 use quorate::keys::Watched;
 use quorate_env::sleep;
 use quorate_resp::Common;
@@ -128,15 +130,22 @@ impl Pump {
                 self.begin(begun).await;
                 continue;
             };
-            tokio::select! {
+            let goes_on = tokio::select! {
+                // A stream goes on with its look at the events, however often something else comes first.
                 next = open.next() => self.pass_on(next).await,
-                watched = self.notices.next() => self.notify(watched).await,
+                watched = self.notices.next() => {
+                    self.notify(watched).await;
+                    true
+                }
                 begun = self.beginning.recv() => match begun {
-                    Some(begun) => self.begin(begun).await,
+                    Some(begun) => {
+                        self.begin(begun).await;
+                        true
+                    }
                     None => return,
                 },
-            }
-            if self.news.receiver_count() == 0 {
+            };
+            if !goes_on || self.news.receiver_count() == 0 {
                 listener = None;
                 self.notices.heard(false);
             }
@@ -151,11 +160,11 @@ impl Pump {
     }
 
     /// Begins to listen to all channels.
-    async fn listen(&self) -> Listener {
+    async fn listen(&self) -> BoxStream<'static, Result<Event, ListenError>> {
         loop {
             let mut listener = self.events.listen(std::iter::empty::<String>());
             match listener.begin().await {
-                Ok(_) => return listener,
+                Ok(_) => return listener.into_stream().boxed(),
                 Err(error) => tracing::debug!(%error, "could not listen to events"),
             }
             sleep(RETRY_PAUSE).await;
@@ -180,14 +189,17 @@ impl Pump {
         yield_now().await;
     }
 
-    async fn pass_on(&self, next: Result<Event, ListenError>) {
+    /// Passes on what came next. Returns `false` if nothing comes after it.
+    async fn pass_on(&self, next: Option<Result<Event, ListenError>>) -> bool {
+        let goes_on = next.is_some();
         match next {
-            Ok(event) => self.send((event.channel.into(), event.payload)).await,
-            Err(ListenError::Gap { .. }) => drop(self.news.send(News::Missed)),
-            Err(error) => {
+            Some(Ok(event)) => self.send((event.channel.into(), event.payload)).await,
+            Some(Err(ListenError::Gap { .. })) | None => drop(self.news.send(News::Missed)),
+            Some(Err(error)) => {
                 tracing::debug!(%error, "could not read events");
                 sleep(RETRY_PAUSE).await;
             }
         }
+        goes_on
     }
 }
