@@ -25,6 +25,7 @@
 //!
 //! - A guard is never surer than the cluster: it counts from before its request was sent, by its own monotonic clock,
 //!   and gives up a quarter of the lease for clocks of nodes that differ.
+//! - A guard gives back its own grant, and never a later one of the same holder.
 //! - Whatever happens to a process, nothing of its leases and waits lasts longer than their time.
 
 use std::time::Duration;
@@ -72,7 +73,7 @@ impl Sql {
 impl Locks {
     /// Acquires a lock. Awaited, it waits for its turn.
     pub fn acquire(&self, name: impl IntoBytes) -> Acquire {
-        Acquire::new(self.clone(), name.into_bytes())
+        Acquire::new(self, name.into_bytes())
     }
 
     /// Acquires a lock if it is free, with the usual options; [`Acquire::attempt`] does it with others.

@@ -169,6 +169,11 @@ impl Sql {
         Self { key: Some(Bytes::from(key.into())), ..self.clone() }
     }
 
+    /// Returns the same handle without the key.
+    pub(crate) fn without_key(&self) -> Self {
+        Self { key: None, ..self.clone() }
+    }
+
     /// Returns the same handle, whose writes return only when they are in the [archive](crate::archive): they survive
     /// the loss of all nodes. This holds for every kind of write, and takes about as long as the interval at which the
     /// cluster archives, because nothing is sent to the store sooner. Reads take no notice of it.

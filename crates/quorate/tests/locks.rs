@@ -207,6 +207,33 @@ fn who_has_a_name_takes_over_what_it_held() {
 }
 
 #[test]
+fn a_guard_gives_back_nothing_that_its_holder_got_later() {
+    on_both(|sql| async move {
+        let locks = locks(&sql);
+        let acquire = || locks.acquire("a").holder("h").ttl(LONG);
+        let late = acquire().await?;
+        locks.force("a", Some(late.token())).await?;
+        let guard = acquire().await?;
+        assert!(guard.token() > late.token());
+        assert!(!late.release().await?);
+        assert_eq!(guard.holds().await?.token, guard.token());
+        assert!(guard.release().await?);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_handle_with_a_key_gets_no_grant_that_has_ended() {
+    on_both(|sql| async move {
+        let acquire = || sql.with_key("k").locks().acquire("a").holder("h").ttl(LONG);
+        assert!(acquire().await?.release().await?);
+        let _other = sql.locks().acquire("a").ttl(LONG).await?;
+        assert!(acquire().attempt().await?.is_none());
+        Ok(())
+    });
+}
+
+#[test]
 fn a_leader_leads_until_it_loses_its_lock() {
     on_both(|sql| async move {
         let locks = locks(&sql);

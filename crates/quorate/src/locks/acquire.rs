@@ -27,7 +27,8 @@ pub const TTL_DEFAULT: Duration = Duration::from_secs(10);
 pub(super) const RENEWALS: u32 = 4;
 
 /// A request to acquire a lock. Awaited, it waits for its turn and returns a guard. If its future is dropped, the wait
-/// ends; what the cluster does not hear of ends with the time of the lease.
+/// ends; what the cluster does not hear of ends with the time of the lease. It takes no notice of a key of its handle
+/// ([`Sql::with_key`](crate::Sql::with_key)).
 ///
 /// # Errors
 ///
@@ -48,8 +49,9 @@ pub struct Acquire {
 }
 
 impl Acquire {
-    pub(super) fn new(locks: Locks, name: Bytes) -> Self {
-        let note = Bytes::new();
+    pub(super) fn new(locks: &Locks, name: Bytes) -> Self {
+        // With a key, the first answer would be given again, though its lease may have ended since.
+        let (locks, note) = (Locks::with(locks.sql.without_key()), Bytes::new());
         Self { locks, name, holder: None, ttl: TTL_DEFAULT, permits: 1, wait: None, note }
     }
 
@@ -76,8 +78,8 @@ impl Acquire {
     }
 
     /// Sets the name of the holder, which is random by default. Who acquires a lock that the same holder has already
-    /// gets it at once, with the same token: so a process that was restarted takes over what it held. Two guards of
-    /// the same holder are one to the cluster: the first that is dropped gives the lock back.
+    /// gets it at once, with the same token: so a process that was restarted takes over what it held. Two guards with
+    /// the same token are one to the cluster: the first that is dropped gives the lock back.
     pub fn holder(self, holder: impl IntoBytes) -> Self {
         Self { holder: Some(holder.into_bytes()), ..self }
     }
@@ -264,7 +266,8 @@ impl Pending {
     async fn withdraw(self) -> Result<Option<Granted>, Error> {
         let answer = self.send(self.held()?.withdraw()).await?;
         match answer.reply {
-            LocksReply::Held(lease) => self.granted(&answer, lease).map(Some),
+            // Part of this lease may have passed already, so it begins anew.
+            LocksReply::Held(_) => self.attempt().await,
             LocksReply::Withdrawn | LocksReply::Missing => {
                 self.forget();
                 Ok(None)

@@ -15,12 +15,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::{Either, select};
 use quorate_env::{Instant, sleep_until, timeout_at};
+use quorate_model::FailureKind;
 use quorate_model::locks::{Lease, LocksCommand, LocksReply, Token};
 use tokio::sync::{oneshot, watch};
 
 use super::acquire::{RENEWALS, nanos};
 use super::{Locks, LocksCall};
 use crate::error::Error;
+use crate::steps;
 
 /// A guard is sure for this part of the time that a lease lasts. The rest is for clocks of nodes that differ, because
 /// the lease ends by the clock of whichever node leads then.
@@ -92,7 +94,8 @@ impl LockGuard {
     }
 
     /// Returns whether nobody else can hold the lock at this instant, as long as the clocks of the nodes differ by less
-    /// than a quarter of the lease.
+    /// than a quarter of the lease, and the monotonic clock of this machine goes on: it may stand still while the
+    /// machine is suspended.
     pub fn is_sure(&self) -> bool {
         let until = *self.sure.borrow();
         // Without a sender nobody renews.
@@ -140,6 +143,16 @@ impl Fence {
     /// Returns a step that makes a batch fail unless the lock is held with this token.
     pub fn holds(&self) -> LocksCall<Lease> {
         self.held.locks.holds(self.held.name.clone(), self.token)
+    }
+
+    /// Gives the lock back. Returns `false` if it is no longer held with this token: the same holder may have got it
+    /// again since.
+    async fn release(&self) -> Result<bool, Error> {
+        let released = self.held.locks.sql.batch(steps![self.holds(), self.held.release()]).await;
+        match released {
+            Err(Error::Failed(failure)) if failure.kind == FailureKind::NotHeld => Ok(false),
+            released => released.map(|_| true),
+        }
     }
 }
 
@@ -194,7 +207,7 @@ impl Keeper {
                 stopped.await
             }
         };
-        let released = self.fence.held.release().await;
+        let released = self.fence.release().await;
         if let Ok(answer) = answer {
             // It is dropped if the caller no longer waits.
             let _ = answer.send(released);
