@@ -80,6 +80,8 @@ pub enum Mutant {
     PipelineStops,
     /// A change of a key wakes nobody.
     KeyNotTold,
+    /// Of the changes of keys in a transaction, only those of its last entry are told to those who watch.
+    LastChangesOnly,
     /// A batch that depends on the token of a lock is not refused when the lock is no longer held with it.
     FencingIgnored,
     /// A lock is granted to one more than it has permits.
@@ -88,6 +90,8 @@ pub enum Mutant {
     TokenLowered,
     /// A lock that is given back is not granted to those who wait.
     WaitersForgotten,
+    /// A lease is renewed with the token of a grant that has ended.
+    StaleRenewed,
     /// Of those who wait for a lock, the one that came last gets it.
     LastIsServedFirst,
     /// A lease ends by the clock of the node that applies the entry, not by the stamp.
@@ -100,6 +104,8 @@ pub enum Mutant {
     FailedEventsKept,
     /// A listener that resumes after an event gets that event again.
     EventHeardAgain,
+    /// A listener is not told that events which it did not get are not kept any more.
+    GapNotTold,
     /// A read position of `main` is taken for one of another group.
     PositionOfMain,
     /// A write forwarded to a leader that did not answer counts as not done.
@@ -177,21 +183,21 @@ use Mutant::{
     AppliedIsRejected, BoundaryBeforeCommit, ChainCutByRetention, CheckpointBeforeCapture, CheckpointDuringHold,
     CheckpointWithoutSync, DeferredKeysAtBatch, DryRunNotChecked, EntryMissingBetween, EventHeardAgain, EventsReversed,
     ExpiredEarly, ExpiredIsAlive, ExpiredIsFresh, ExpiredIsNotDone, ExpiryKept, ExtensionsOfProcess, FailedEventsKept,
-    FamilyNotHashed, FencingIgnored, FirstEventOnly, ForwardedIsNotDone, FoundedFromDamaged, GrowthPagesLeftOut,
-    HaltForgotten, ImageNotReadAgain, ImageOfPartialCheckpoint, ImagePositionOff, KeyForgotten, KeyNotTold,
-    LastIsServedFirst, LeaderRestored, LearnerServes, LeaseByNodeClock, LevelNotChecked, LostIdentityReused,
-    ManifestWithoutSwap, MigrationNotReadAgain, MoveNotAnnounced, OneIsBelieved, OutcomeNotKept, OutcomesNotCompared,
-    PermitTooMany, PipelineIsAtomic, PipelineStops, PositionOfMain, PremiseIgnored, PurgedBeforeDurable,
-    ReadChecksIgnored, ReadDamageIgnored, ReadWithoutQuorum, ReadersNotCounted, RejectedByMinority, RetryIsNew,
-    SavepointIgnored, SeedCarriedOver, SegmentReusedEarly, SessionsForgotten, SessionsOutsideTransaction,
-    SlotTakenIsOurs, SnapshotNotKept, StaleFrameAccepted, StuckNotNoted, SyncBelievedAgain, SyncErrorIgnored,
-    TickReadsClock, TokenLowered, TornFrameAccepted, TurnLost, UsersNotPublished, VersionKept, VoteNotAwaited,
-    WaitersForgotten, WokenBeforeCommit,
+    FamilyNotHashed, FencingIgnored, FirstEventOnly, ForwardedIsNotDone, FoundedFromDamaged, GapNotTold,
+    GrowthPagesLeftOut, HaltForgotten, ImageNotReadAgain, ImageOfPartialCheckpoint, ImagePositionOff, KeyForgotten,
+    KeyNotTold, LastChangesOnly, LastIsServedFirst, LeaderRestored, LearnerServes, LeaseByNodeClock, LevelNotChecked,
+    LostIdentityReused, ManifestWithoutSwap, MigrationNotReadAgain, MoveNotAnnounced, OneIsBelieved, OutcomeNotKept,
+    OutcomesNotCompared, PermitTooMany, PipelineIsAtomic, PipelineStops, PositionOfMain, PremiseIgnored,
+    PurgedBeforeDurable, ReadChecksIgnored, ReadDamageIgnored, ReadWithoutQuorum, ReadersNotCounted,
+    RejectedByMinority, RetryIsNew, SavepointIgnored, SeedCarriedOver, SegmentReusedEarly, SessionsForgotten,
+    SessionsOutsideTransaction, SlotTakenIsOurs, SnapshotNotKept, StaleFrameAccepted, StaleRenewed, StuckNotNoted,
+    SyncBelievedAgain, SyncErrorIgnored, TickReadsClock, TokenLowered, TornFrameAccepted, TurnLost, UsersNotPublished,
+    VersionKept, VoteNotAwaited, WaitersForgotten, WokenBeforeCommit,
 };
 
 impl Mutant {
     /// All mutants.
-    pub const ALL: [Self; 80] = [
+    pub const ALL: [Self; 83] = [
         AcknowledgedBeforeSync,
         SyncErrorIgnored,
         StaleFrameAccepted,
@@ -227,16 +233,19 @@ impl Mutant {
         PremiseIgnored,
         PipelineStops,
         KeyNotTold,
+        LastChangesOnly,
         FencingIgnored,
         PermitTooMany,
         TokenLowered,
         WaitersForgotten,
+        StaleRenewed,
         LastIsServedFirst,
         LeaseByNodeClock,
         FirstEventOnly,
         EventsReversed,
         FailedEventsKept,
         EventHeardAgain,
+        GapNotTold,
         PositionOfMain,
         ForwardedIsNotDone,
         ExpiredIsNotDone,

@@ -182,7 +182,8 @@ impl Cluster {
 
     fn seams(&self, name: &'static str, who: &str, env: &Env, is_current: bool) -> SimHooks {
         let (inside, rng, cluster, who) = (env.clone(), env.rng().fork(), self.clone(), who.to_owned());
-        let tuning = self.tuning;
+        // A restore from an archive applies entries as a node with the usual options does.
+        let (tuning, keeps_few_events) = (self.tuning, self.archive.is_none());
         let level = if is_current { FORMAT_LEVEL } else { BASE_LEVEL };
         let open_items = self.open_items(name, &who, &inside, level);
         SimHooks {
@@ -192,11 +193,9 @@ impl Cluster {
             groups: [(BESIDE, open_items)].into(),
             log_segment_bytes: Some(SEGMENT_BYTES),
             tune: Some(Arc::new(move |options| {
-                options.checkpoint_bytes = tuning.checkpoint_bytes;
+                tuning.tune(options, keeps_few_events);
                 options.batch_entries_max = BATCH_ENTRIES_MAX;
                 options.shuffle_batches = Some(rng.fork());
-                options.idle_after = tuning.idle_after;
-                options.piece_blocks = tuning.piece_blocks;
             })),
             watch: Some(Arc::new(move |store| {
                 cluster.found(name, &who, GroupId::MAIN, &store);

@@ -83,7 +83,7 @@ pub struct Coverage {
 }
 
 /// What a run of many seeds must have met in addition to faults.
-const HAPPENINGS: [&str; 56] = [
+const HAPPENINGS: [&str; 59] = [
     WORK_RIGHT,
     WORK_WRONG,
     TRANSACTION,
@@ -98,11 +98,14 @@ const HAPPENINGS: [&str; 56] = [
     CELL_READ,
     KEY_AWAITED,
     KEY_WATCHED,
+    CHANGES_NOTICED,
     LOCK_HELD,
     LOCK_TIMED_OUT,
     FENCED,
+    RENEWED_LATE,
     EVENTS,
     LISTENER,
+    LISTENER_GAP,
     INTERACTIVE,
     ABORTED,
     ROLLED_BACK,
@@ -163,22 +166,27 @@ pub const PIPELINE_ENDED: &str = "pipeline whose transaction ended";
 pub const KEYS: &str = "batch of SQL and keys";
 
 /// Pipelines that set two keys because one of them was as it had been read, and those that found it changed; keys that
-/// were written about when they expired; reads of keys; waits for keys, and watches.
+/// were written about when they expired; reads of keys; waits for keys, and watches; changes of keys that a node has
+/// told of.
 pub const CELL_EXEC: &str = "pipeline with a premise on a key";
 pub const CELL_CONFLICT: &str = "premise that did not hold";
 pub const CELL_EXPIRED: &str = "write of a key that expires";
 pub const CELL_READ: &str = "read of a key";
 pub const KEY_AWAITED: &str = "key that was waited for";
 pub const KEY_WATCHED: &str = "key that was watched";
+pub const CHANGES_NOTICED: &str = "changes of keys that were noticed";
 
-/// Locks that were acquired, those that were not free for too long, and batches of holders that were late.
+/// Locks that were acquired, those that were not free for too long, batches of holders that were late, and renewals of
+/// grants that had ended.
 pub const LOCK_HELD: &str = "lock that was acquired";
 pub const LOCK_TIMED_OUT: &str = "lock that was not free in time";
 pub const FENCED: &str = "batch of a holder that was late";
+pub const RENEWED_LATE: &str = "renewal of a grant that had ended";
 
-/// A batch of SQL and events was acknowledged, and a listener heard an event.
+/// A batch of SQL and events was acknowledged, a listener heard an event, and it was told of a gap.
 pub const EVENTS: &str = "batch of SQL and events";
 pub const LISTENER: &str = "event that was heard";
+pub const LISTENER_GAP: &str = "gap in the events";
 
 /// Interactive transactions that committed, that the cluster aborted, that their clients rolled back, and that rolled
 /// back to a savepoint.

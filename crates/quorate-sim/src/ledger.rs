@@ -17,8 +17,10 @@ pub mod items;
 mod keys;
 mod locks;
 
+pub use cells::Noticed;
 use cells::{CellRow, Cells};
-pub use events::Event;
+use events::Heard;
+pub use events::{EVENTS_KEPT, Event};
 use items::Items;
 pub use keys::Keys;
 
@@ -94,10 +96,12 @@ struct Inner {
     locks: BTreeMap<u64, LockInfo>,
     /// What clients did to cells.
     cells: Cells,
+    /// The changes of cells that nodes have told of.
+    noticed: Vec<Noticed>,
     /// The items of the group beside `main`.
     items: Items,
     /// What the listener heard.
-    heard: Vec<Event>,
+    heard: Vec<Heard>,
     counts: Counts,
     happened: BTreeMap<&'static str, u64>,
 }
@@ -137,8 +141,10 @@ pub struct Held {
     pub cells: Vec<CellRow>,
     /// The tokens that were written under a lock, in the order of their rows.
     pub grants: Vec<i64>,
-    /// The events, in their order.
+    /// The events that are kept, in their order.
     pub events: Vec<Event>,
+    /// The rows that were written with all events, in their order.
+    pub signals: Vec<Key>,
     /// The counters of batches and of moves, by client.
     pub counters: BTreeMap<i64, (u64, u64)>,
 }
@@ -208,6 +214,11 @@ impl Ledger {
         self.inner().cells.clone()
     }
 
+    /// Records which changes of cells a node has told of.
+    pub fn noticed(&self, noticed: Noticed) {
+        self.inner().noticed.push(noticed);
+    }
+
     /// Records that a caller begins to run this many migrations.
     pub fn migrating(&self, count: u64) {
         let (begun, _) = &mut self.inner().migrations;
@@ -247,12 +258,18 @@ impl Ledger {
 
     /// Records what the listener hears next.
     pub fn heard(&self, event: Event) {
-        self.inner().heard.push(event);
+        self.inner().heard.push(Heard::Event(event));
+    }
+
+    /// Records that the listener was told that events which it did not hear are not kept any more.
+    pub fn heard_of_gap(&self) {
+        self.inner().heard.push(Heard::Gap);
     }
 
     /// Returns the number of the last event that the listener heard.
     pub fn last_heard(&self) -> EventId {
-        self.inner().heard.last().map_or(EventId::START, |(id, ..)| *id)
+        let heard = &self.inner().heard;
+        heard.iter().rev().find_map(Heard::id).unwrap_or(EventId::START)
     }
 
     /// Returns how many writes ended in each way.
@@ -351,12 +368,14 @@ impl Inner {
     /// keys and those with events.
     fn check_stores(&self, held: &Held, [with_keys, with_events]: [&BTreeMap<Key, u64>; 2], history: &History) {
         let is_forced = history.is_forced();
-        let of_keys = held.keys.wrong(with_keys).into_iter().chain(self.cells.wrong(&held.cells, is_forced));
+        let noticed = self.cells.wrong_noticed(&held.cells, &self.noticed).filter(|_| !is_forced);
+        let of_cells = self.cells.wrong(&held.cells, is_forced).into_iter().chain(noticed);
+        let of_keys = held.keys.wrong(with_keys).into_iter().chain(of_cells);
         let grants = locks::wrong_grants(&held.grants, &self.granted, is_forced);
         let of_locks = grants.into_iter().chain(locks::wrong_states(&self.locks));
         // A forced recovery may lose events that listeners have heard.
-        let heard = events::wrong_heard(&self.heard, &held.events).filter(|_| !is_forced);
-        let of_events = events::wrong_held(&held.events, with_events).into_iter().chain(heard);
+        let heard = events::wrong_heard(&self.heard, held).filter(|_| !is_forced);
+        let of_events = events::wrong_held(held, with_events).into_iter().chain(heard);
         of_keys.chain(of_locks).chain(of_events).for_each(|wrong| history.violation(wrong));
     }
 

@@ -25,6 +25,7 @@ use crate::ledger::{COMMON, End, Held, Key, Kind, Ledger};
 mod ails;
 mod bursts;
 mod cells;
+mod changes;
 mod events;
 mod items;
 mod keys;
@@ -38,6 +39,7 @@ mod users;
 
 use ails::Ails;
 use cells::CellClient;
+use changes::ChangesClient;
 use items::ItemsClient;
 use locks::LockClient;
 use upkeep::Upkeep;
@@ -142,6 +144,7 @@ pub async fn held(sql: &Sql) -> Result<Held, Error> {
     held.cells = cells::held(sql).await?;
     held.grants = locks::grants(sql).await?;
     held.events = events::held(sql).await?;
+    held.signals = events::signals(sql).await?;
     let status = sql.migration_status(&Migrations::default()).await;
     let status = status.map_err(|error| match error {
         MigrateError::Database(error) => error,
@@ -201,6 +204,10 @@ impl Load {
         let env = cluster.world().node("cells");
         for client in 0..cells::CLIENTS {
             load.tasks.push(env.spawn(CellClient::new(cluster, ledger, &load.stop, calm, client).run()));
+        }
+        let env = cluster.world().node("changes");
+        for client in 0..changes::CLIENTS {
+            load.tasks.push(env.spawn(ChangesClient::new(cluster, ledger, &load.stop, calm, client).run()));
         }
         load
     }

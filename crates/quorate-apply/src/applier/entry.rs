@@ -73,6 +73,9 @@ impl<M: Machine> Applier<M> {
         self.machine.sweep(now, SWEPT_PER_ENTRY)?;
         let topics = self.machine.take_touched().into_iter().map(|topic| (index, topic));
         self.staged.touched.topics.extend(topics);
+        if Mutant::LastChangesOnly.is_on() {
+            self.staged.touched.changes.clear();
+        }
         self.staged.touched.changes.append(&mut self.machine.take_changes());
         self.keep((index, now), proposal, outcome)
     }

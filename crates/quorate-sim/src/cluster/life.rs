@@ -5,16 +5,28 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use quorate::Node;
+use quorate::keys::KeyWatch;
 use quorate_apply::memory_store::MemoryStore;
 use quorate_env::{Instant, Rng};
 use quorate_model::GroupId;
 use quorate_sql::connection::Attached;
 use quorate_sql::image::PIECE_BLOCKS_MAX;
+use quorate_sql::options::StoreOptions;
 use quorate_sql::store::SqlStore;
 
+use super::Cluster;
 use crate::history::Losses;
+use crate::ledger::EVENTS_KEPT;
 use crate::vfs::Slot;
 use crate::watched::Watched;
+
+impl Cluster {
+    /// Returns a watch of the changes of keys that a node applies, and the name of its life, if the node serves.
+    pub fn watch_keys(&self, name: &'static str) -> Option<(String, KeyWatch)> {
+        let life = |life: &mut Life| Some((life.who.clone(), life.node.as_ref()?.watch_keys()));
+        self.with_life(name, life).flatten()
+    }
+}
 
 /// Sizes that differ between clusters, because an event that is rare with some sizes is frequent with others.
 #[derive(Clone, Copy)]
@@ -38,6 +50,16 @@ impl Tuning {
         let piece_blocks = pick(rng, [1, 1, 4, PIECE_BLOCKS_MAX]);
         let checkpoint_entries = pick(rng, [3, 20, 20, 200]);
         Self { keep_log_bytes, checkpoint_bytes, idle_after, piece_blocks, checkpoint_entries }
+    }
+
+    /// Sets the sizes of a node's store.
+    pub(super) fn tune(self, options: &mut StoreOptions, keeps_few_events: bool) {
+        options.checkpoint_bytes = self.checkpoint_bytes;
+        options.idle_after = self.idle_after;
+        options.piece_blocks = self.piece_blocks;
+        if keeps_few_events {
+            options.events.events = EVENTS_KEPT.into();
+        }
     }
 }
 

@@ -44,6 +44,19 @@ pub enum CellEnd {
 /// and its expiry, and the time of the entry.
 pub type CellRow = (i64, i64, Option<i64>, Option<i64>, Option<i64>, i64);
 
+/// The changes of cells that a life of a node has told of, between two entries.
+#[derive(Clone, Debug)]
+pub struct Noticed {
+    /// The life.
+    pub who: String,
+    /// The indexes of the two entries.
+    pub from: u64,
+    pub to: u64,
+    /// The keys and the names of their events, in their order; none if the node has not told of each of the two entries
+    /// once.
+    pub heard: Option<Vec<(String, &'static str)>>,
+}
+
 /// What clients did to cells and saw of them. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Cells(Arc<Mutex<Known>>);
@@ -132,6 +145,31 @@ impl Cells {
                 CellEnd::NotDone => found == 0,
             };
             (!is_right).then(|| format!("{action:?} {number} of a cell ended as {end:?}, but there are {found} rows"))
+        })
+    }
+}
+
+impl Cells {
+    /// Returns what is wrong with the changes that nodes have told of, if something is: each must be there once, in the
+    /// order of the rows.
+    pub fn wrong_noticed(&self, rows: &[CellRow], noticed: &[Noticed]) -> Option<String> {
+        let writes = &lock(&self.0).writes;
+        let told = |(number, cell, _, version, ..): &CellRow| {
+            let event = match writes.get(number)?.1 {
+                Action::Set { .. } | Action::SetBoth { .. } => "set",
+                Action::Add => "incrby",
+                Action::Delete => return None,
+            };
+            Some((index_of((*version)?).cast_unsigned(), (format!("cell:{cell}"), event)))
+        };
+        let told: Vec<_> = rows.iter().filter_map(told).collect();
+        noticed.iter().find_map(|noticed| {
+            let is_between = |index: &u64| noticed.from < *index && *index < noticed.to;
+            let expected = told.iter().filter(|(index, _)| is_between(index)).map(|(_, change)| change.clone());
+            let expected: Vec<_> = expected.collect();
+            let is_wrong = noticed.heard.as_ref() != Some(&expected);
+            let Noticed { who, from, to, heard } = noticed;
+            is_wrong.then(|| format!("{who} told of {heard:?} from {from} to {to}, and there was {expected:?}"))
         })
     }
 }
@@ -232,6 +270,24 @@ mod tests {
         let premise = (Action::SetBoth { premise: None }, 1, (11, 1_400), Some(2), None);
         for second in [early, resurrected, kept, old_version, other_answer, premise] {
             assert!(wrong(&[brief, second]).is_some(), "{second:?}");
+        }
+    }
+
+    #[test]
+    fn a_node_tells_of_each_change_once_and_in_order() {
+        let cells = Cells::default();
+        let rows = [SET, Action::Add, Action::Delete, SET].map(|action| {
+            let number = cells.begin(7, action);
+            let version = (action != Action::Delete).then_some((10 + number) << 16);
+            (number, 7, version.map(|_| 1), version, None, 1_000)
+        });
+        let wrong = |heard: Option<&[&'static str]>| {
+            let heard = heard.map(|events| events.iter().map(|event| ("cell:7".to_owned(), *event)).collect());
+            cells.wrong_noticed(&rows, &[Noticed { who: "node-1".to_owned(), from: 11, to: 20, heard }])
+        };
+        assert_eq!(wrong(Some(&["incrby", "set"])), None);
+        for heard in [&["set"][..], &["set", "incrby"], &["incrby", "set", "set"]].map(Some).into_iter().chain([None]) {
+            assert!(wrong(heard).is_some(), "{heard:?}");
         }
     }
 

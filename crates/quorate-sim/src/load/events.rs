@@ -13,18 +13,23 @@ use quorate::{
     Error, FailureKind, Position, Sql, Value, params,
     sql::{BatchStep, PipelineResult},
 };
-use quorate_env::{Env, Rng, timeout};
+use quorate_env::{Env, Rng, sleep, timeout};
 
 use super::{Writer, connected};
 use crate::cluster::Cluster;
-use crate::coverage::{EVENTS, LISTENER};
-use crate::ledger::{Event, Ledger};
+use crate::coverage::{EVENTS, LISTENER, LISTENER_GAP};
+use crate::ledger::{Event, Key, Ledger};
 
 /// How long a listener waits before it looks whether it shall stop.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A listener begins anew after one event in this many.
 const ANEW_ONE_IN: u64 = 8;
+
+/// A listener pauses after one event in this many, and the longest pause, in milliseconds: some events are not kept so
+/// long.
+const PAUSE_ONE_IN: u64 = 6;
+const PAUSE_MILLIS: u64 = 20_000;
 
 /// The channels of the events of a client, by a command and by a trigger.
 const PATTERNS: [&str; 3] = ["told:*", "signal:*", "echo:*"];
@@ -75,11 +80,23 @@ pub(super) async fn listen(env: Env, cluster: Cluster, ledger: Ledger, rng: Rng,
                 if rng.below(ANEW_ONE_IN) == 0 {
                     listener = after(event.id);
                 }
+                if rng.below(PAUSE_ONE_IN) == 0 {
+                    sleep(Duration::from_millis(rng.below(PAUSE_MILLIS))).await;
+                }
+            }
+            Ok(Err(ListenError::Gap { .. })) => {
+                ledger.happened(LISTENER_GAP);
+                ledger.heard_of_gap();
             }
             Ok(Err(ListenError::Failed(error))) if !error.is_retryable() => return,
             Ok(Err(_)) | Err(_) => {}
         }
     }
+}
+
+/// Reads the rows that were inserted with events, in their order.
+pub(super) async fn signals(sql: &Sql) -> Result<Vec<Key>, Error> {
+    sql.query_as("SELECT client, number FROM signals ORDER BY rowid", ()).await
 }
 
 /// Reads through SQL which events the cluster holds, in their order.

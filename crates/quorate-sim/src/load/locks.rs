@@ -11,11 +11,11 @@ use std::time::Duration;
 use quorate::{Error, FailureKind, Sql, keys::Replies, params, steps};
 use quorate_env::{Rng, sleep};
 use quorate_model::Position;
-use quorate_model::locks::{LOCKS_LEVEL, LocksCommand};
+use quorate_model::locks::{LOCKS_LEVEL, LocksCommand, LocksReply};
 
 use super::WRITE_LIMIT;
 use crate::cluster::Cluster;
-use crate::coverage::{FENCED, LOCK_HELD, LOCK_TIMED_OUT};
+use crate::coverage::{FENCED, LOCK_HELD, LOCK_TIMED_OUT, RENEWED_LATE};
 use crate::ledger::Ledger;
 
 /// How many of them there are.
@@ -34,6 +34,9 @@ const WAIT: Duration = Duration::from_secs(6);
 
 /// A turn begins with a look at the lock once in so many times.
 const LOOK_ONE_IN: u64 = 3;
+
+/// After a turn the client renews a grant that has ended once in so many times.
+const LATE_ONE_IN: u64 = 4;
 
 /// The lock.
 const NAME: &str = "grants";
@@ -84,9 +87,32 @@ impl LockClient {
         self.ledger.granted(token);
         self.saw(done.position, &done.replies, 2);
         match kept {
-            Some(guard) if self.rng.below(2) == 0 => guard.release().await.map(drop),
-            _ => Ok(()),
+            Some(guard) if self.rng.below(2) == 0 => guard.release().await.map(drop)?,
+            kept => drop(kept),
         }
+        if self.rng.below(LATE_ONE_IN) == 0 { self.renew_late(sql).await } else { Ok(()) }
+    }
+
+    /// Loses a grant and gets another one by the same name. Then neither a renewal nor the end of the first guard may
+    /// find the lock held with its token.
+    async fn renew_late(&self, sql: &Sql) -> Result<(), Error> {
+        let (locks, holder) = (sql.locks(), format!("late-{}", self.rng.next_u64()));
+        let acquire = || locks.acquire(NAME).holder(holder.as_str()).ttl(TTL).wait(WAIT);
+        let late = acquire().await?;
+        let token = late.token();
+        locks.force(NAME, Some(token)).await?;
+        let guard = acquire().await?;
+        let ttl = TTL.as_nanos().try_into().unwrap_or(u64::MAX);
+        let renew = LocksCommand::Renew { name: NAME.into(), holder: holder.into(), token, ttl };
+        let renewed = locks.run::<LocksReply>(renew).await?;
+        let is_released = late.release().await?;
+        if renewed != LocksReply::Missing || is_released {
+            let text = format!("{token:?} has ended, but was renewed ({renewed:?}), or given back: {is_released}");
+            self.cluster.history().violation(text);
+        }
+        self.ledger.happened(RENEWED_LATE);
+        drop(guard);
+        Ok(())
     }
 
     /// Looks at the lock. The first command, of a holder that does not exist, settles it.
