@@ -37,9 +37,12 @@ const RESTING_BYTES: u64 = 2 * SEGMENT_BYTES;
 /// replace it.
 const DAMAGED_WAIT: Duration = Duration::from_secs(15);
 
-/// A run fails after this many times its planned time. Writes wait about 12 s if nodes are stuck in a statement, which
-/// may be longer than a short run is planned to take.
+/// A run fails after this many times its planned time, and the time for which nodes were stuck.
 const OVERTIME: u32 = 6;
+
+/// How long writes wait each time that nodes are stuck in a statement. It may be as long as a short run is planned to
+/// take.
+const STUCK_WAIT: Duration = Duration::from_secs(12);
 
 /// If a disk was lost, an operator makes decisions after this many times the planned time, because the cluster may be
 /// waiting for the voter whose disk it was.
@@ -250,7 +253,7 @@ async fn run_faults(cluster: &Cluster, ledger: &Ledger, faults: &mut Faults, pla
         if !cluster.history().violations().is_empty() {
             return None;
         }
-        if begun.elapsed() > plan.time * OVERTIME {
+        if begun.elapsed() > plan.time * OVERTIME + STUCK_WAIT * cluster.times_stuck() {
             let (counts, crashes, summary) = (ledger.counts(), faults.crashes(), cluster.summary());
             cluster.history().violation(format!("too little progress: {counts:?}, {crashes:?}; {summary}"));
             return None;

@@ -76,6 +76,8 @@ pub(super) struct Lives {
     pub(super) counts: BTreeMap<&'static str, u64>,
     /// How often nodes have changed their addresses.
     pub(super) moves: BTreeMap<&'static str, u16>,
+    /// How many times nodes have ended because their stores were stuck.
+    pub(super) times_stuck: u32,
     /// How often nodes have lost data.
     pub(super) losses: BTreeMap<&'static str, Losses>,
     /// Until when a node may report that its disk is full: a short time after the disk has room again, or without limit

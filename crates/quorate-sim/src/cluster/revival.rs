@@ -46,8 +46,15 @@ impl Cluster {
         matches!(ended, Some(Ended::Store(StoreFault::Stuck(_))))
     }
 
+    /// Returns how many times nodes have ended because their stores were stuck; those that ended together count once.
+    pub fn times_stuck(&self) -> u32 {
+        self.lives().times_stuck
+    }
+
     /// Starts the next life of each node that has ended by itself.
     pub async fn revive(&self) {
+        let stuck = self.names.iter().filter(|name| self.has_ended_stuck(name)).count();
+        self.lives().times_stuck += u32::from(stuck > 0);
         for name in self.names {
             let is_dead = self.with_life(name, |life| life.is_dead) == Some(true);
             if is_dead || self.has_ended_of_damage(name) || self.has_ended_stuck(name) {
