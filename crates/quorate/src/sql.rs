@@ -169,6 +169,11 @@ impl Sql {
         Self { key: Some(Bytes::from(key.into())), ..self.clone() }
     }
 
+    /// Whether the handle has a key.
+    pub(crate) fn has_key(&self) -> bool {
+        self.key.is_some()
+    }
+
     /// Returns the same handle without the key.
     pub(crate) fn without_key(&self) -> Self {
         Self { key: None, ..self.clone() }

@@ -57,6 +57,8 @@ fn a_pop_that_waits_in_vain_takes_nothing() {
         let keys = sql.keys();
         assert!(keys.list("none").pop_left(1).within(SHORT).await?.is_empty());
         assert_eq!(keys.list("none").move_to(End::Left, "to", End::Left).within(Duration::ZERO).await?, None);
+        let refused = keys.with_key("k").list("none").pop_left(1).within(LONG).await;
+        assert!(matches!(refused, Err(Error::Failed(failure)) if failure.message.contains("key can't wait")));
         keys.set("text", "a").await?;
         let failed = keys.list("text").pop_left(1).within(LONG).await;
         assert!(matches!(failed, Err(Error::Failed(failure)) if failure.kind == FailureKind::WrongType));

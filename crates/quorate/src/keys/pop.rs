@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use quorate_env::{Instant, timeout};
 use quorate_model::keys::KeysCommand;
+use quorate_model::{Failure, FailureKind};
 
 use super::call::as_call;
 use super::{FromReply, Keys, KeysCall};
@@ -69,13 +70,18 @@ impl<T: FromReply + Taken + Clone + 'static> Pop<T> {
     ///
     /// # Errors
     ///
-    /// Those of the call, and [`Error::Overloaded`] if too many wait on the node.
+    /// Those of the call, and [`Error::Overloaded`] if too many wait on the node. A handle with a [key](Keys::with_key)
+    /// is refused, because a request that is done once has one answer, also if that is nothing.
     pub async fn within(self, wait: Duration) -> Result<T, Error> {
         let runtime = self.keys.sql.submitter.runtime().clone();
         runtime.run(self.take_within(wait)).await.unwrap_or(Err(Error::Closed))
     }
 
     async fn take_within(self, wait: Duration) -> Result<T, Error> {
+        if self.keys.sql.has_key() {
+            let text = "a handle with a key can't wait: its first answer would be given again, also if it is nothing";
+            return Err(Failure::new(FailureKind::Refused, text).into());
+        }
         let begun = Instant::now();
         loop {
             let taken = self.call.clone().await?;
