@@ -63,6 +63,8 @@ pub enum Places {
     Words(i8, i8, i8),
     /// After the word that says how many there are.
     Counted(i8),
+    /// The first word, and those after the second, which says how many these are.
+    Stored,
 }
 
 /// No keys.
@@ -158,16 +160,20 @@ impl Spec {
 
     /// Returns the keys of a call.
     pub fn keys_of<'a>(&self, words: &'a [Bytes]) -> Vec<&'a Bytes> {
-        let (first, last, step) = match self.keys {
-            Places::Words(first, last, step) => (first as usize, i64::from(last), step as usize),
-            Places::Counted(at) => {
-                let count = words.get(at as usize).and_then(|word| crate::number::integer(word)).unwrap_or(0);
-                (at as usize + 1, i64::from(at).saturating_add(count), 1)
-            }
+        let counted = |at: usize| {
+            let count = words.get(at).and_then(|word| crate::number::integer(word)).unwrap_or(0);
+            words.iter().skip(at + 1).take(usize::try_from(count).unwrap_or(0))
         };
-        let last = if last < 0 { words.len() as i64 + last } else { last };
-        let last = usize::try_from(last).unwrap_or(0);
-        if first == 0 { Vec::new() } else { words.iter().take(last + 1).skip(first).step_by(step.max(1)).collect() }
+        match self.keys {
+            Places::Words(0, _, _) => Vec::new(),
+            Places::Words(first, last, step) => {
+                let last = if last < 0 { words.len() as i64 + i64::from(last) } else { last.into() };
+                let last = usize::try_from(last).unwrap_or(0);
+                words.iter().take(last + 1).skip(first as usize).step_by(step.max(1) as usize).collect()
+            }
+            Places::Counted(at) => counted(at as usize).collect(),
+            Places::Stored => words.iter().skip(1).take(1).chain(counted(2)).collect(),
+        }
     }
 }
 

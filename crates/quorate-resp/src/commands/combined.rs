@@ -11,7 +11,6 @@ use crate::replies;
 use crate::table::{Places, Spec, read, write};
 
 const COUNTED: Places = Places::Counted(1);
-const STORED: Places = Places::Counted(2);
 
 /// The rows of commands that combine sorted sets.
 pub const COMMANDS: &[Spec] = &[
@@ -25,13 +24,13 @@ pub const COMMANDS: &[Spec] = &[
         combine(args, SetOperation::Difference)
     }),
     read("zintercard", -3, COUNTED, "7.0.0", "Returns how many members are in all of some sets.", shared),
-    write("zunionstore", -4, STORED, "2.0.0", "Stores what is in any of some sets.", |args| {
+    write("zunionstore", -4, Places::Stored, "2.0.0", "Stores what is in any of some sets.", |args| {
         store(args, SetOperation::Union)
     }),
-    write("zinterstore", -4, STORED, "2.0.0", "Stores what is in all of some sets.", |args| {
+    write("zinterstore", -4, Places::Stored, "2.0.0", "Stores what is in all of some sets.", |args| {
         store(args, SetOperation::Intersection)
     }),
-    write("zdiffstore", -4, STORED, "6.2.0", "Stores what is in the first set only.", |args| {
+    write("zdiffstore", -4, Places::Stored, "6.2.0", "Stores what is in the first set only.", |args| {
         store(args, SetOperation::Difference)
     }),
 ];
