@@ -46,9 +46,8 @@ pub trait Host {
         Vec::new()
     }
 
-    /// Returns the lines of `CLIENT LIST` of all other connections than the one with this number, at a time in
-    /// nanoseconds since 1970.
-    fn clients(&self, _but: u64, _now: u64) -> Vec<String> {
+    /// Returns what is shown of all other connections than the one with this number.
+    fn clients(&self, _but: u64) -> Vec<Summary> {
         Vec::new()
     }
 

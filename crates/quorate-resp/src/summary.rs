@@ -47,8 +47,13 @@ pub struct Summary {
 }
 
 impl Summary {
+    /// Whether the client listens to events.
+    pub(crate) fn is_listening(&self) -> bool {
+        self.channels + self.patterns > 0
+    }
+
     /// Returns the line of the connection in `CLIENT LIST`, at a time in nanoseconds since 1970.
-    pub fn line(&self, now: u64) -> String {
+    pub(crate) fn line(&self, now: u64) -> String {
         let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
         let facts = [
             ("id", self.id.to_string()),

@@ -193,6 +193,20 @@ fn a_connection_is_described_by_its_last_command() {
                      user=default resp=2 lib-name= lib-ver=";
     let list = talk(&mut door, "CLIENT SETNAME me\nSELECT 2\nCLIENT LIST");
     assert!(list.contains(described), "{list}");
+    for (filter, is_shown) in [
+        ("ID 1", true),
+        ("ID 2 1", true),
+        ("ID 2", false),
+        ("TYPE normal", true),
+        ("type NORMAL id 1", true),
+        ("TYPE pubsub", false),
+        ("TYPE replica", false),
+    ] {
+        assert_eq!(talk(&mut door, &format!("CLIENT LIST {filter}")).contains("id=1 "), is_shown, "{filter}");
+    }
+    assert_eq!(talk(&mut door, "CLIENT LIST TYPE fast"), "-ERR Unknown client type 'fast'");
+    assert_eq!(talk(&mut door, "CLIENT LIST ID one"), "-ERR Invalid client ID");
+    assert_eq!(talk(&mut door, "CLIENT LIST ALL"), "-ERR syntax error");
 }
 
 #[test]
@@ -207,6 +221,7 @@ fn the_table_describes_itself() {
     let mut door = MemoryDoor::new(1);
     assert_eq!(talk(&mut door, "COMMAND GETKEYS MSET a 1 b 2"), "*2 $1 a $1 b");
     assert_eq!(talk(&mut door, "COMMAND GETKEYS LMPOP 2 a b LEFT"), "*2 $1 a $1 b");
+    assert_eq!(talk(&mut door, "COMMAND GETKEYS ZUNIONSTORE c 2 a b WEIGHTS 1 2"), "*3 $1 c $1 a $1 b");
     assert!(talk(&mut door, "COMMAND INFO get nosuch").starts_with("*2 *10 $3 get :2 *1 +readonly :1 :1 :1"));
     assert!(talk(&mut door, "COMMAND DOCS object").contains("$15 object|encoding"));
     assert_eq!(talk(&mut door, "COMMAND LIST FILTERBY PATTERN zrev*").split(' ').next(), Some("*4"));

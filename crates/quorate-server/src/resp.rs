@@ -273,8 +273,8 @@ impl Host for ClientHost<'_> {
         self.shared.notices.set(notifications);
     }
 
-    fn clients(&self, but: u64, now: u64) -> Vec<String> {
-        self.shared.clients.lines(but, now)
+    fn clients(&self, but: u64) -> Vec<Summary> {
+        self.shared.clients.others(but)
     }
 
     fn note(&self, connection: Summary) {

@@ -10,6 +10,7 @@ use crate::batch::Step;
 use crate::error::Refusal;
 use crate::frame::Frame;
 use crate::limits::LABEL_BYTES_MAX;
+use crate::number::integer;
 use crate::summary::Summary;
 use crate::table::{Spec, local, sub};
 
@@ -33,7 +34,7 @@ const CLIENT: &[Spec] = &[
     local("setname", 3, "2.6.9", "Gives the connection a name.", set_name),
     local("setinfo", 4, "7.2.0", "Says which library the client is.", set_info),
     local("info", 2, "6.2.0", "Describes the connection.", info),
-    local("list", -2, "2.4.0", "Describes all connections of the node.", list),
+    local("list", -2, "2.4.0", "Describes connections of the node.", list),
     local("reply", 3, "3.2.0", "Chooses which requests have replies.", session::reply),
     local("no-evict", 3, "7.0.0", "Does nothing: no client is thrown out for its memory.", on_or_off),
     local("no-touch", 3, "7.2.0", "Does nothing: times of access are not kept.", on_or_off),
@@ -107,10 +108,28 @@ fn info(call: &mut Call) -> Ran {
 }
 
 fn list(call: &mut Call) -> Ran {
+    let mut found = call.host.clients(call.connection.id);
+    found.push(call.connection.summary());
+    while !call.args.is_empty() {
+        if call.args.option("ID") {
+            let ids = call.args.rest();
+            let ids = ids.iter().map(|id| integer(id).and_then(|id| u64::try_from(id).ok()));
+            let ids: Vec<u64> = ids.collect::<Option<_>>().ok_or(Refusal::Text("ERR Invalid client ID"))?;
+            found.retain(|client| ids.contains(&client.id));
+        } else if call.args.option("TYPE") {
+            let kind = call.args.next()?.to_ascii_lowercase();
+            match kind.as_slice() {
+                b"normal" => found.retain(|client| !client.is_listening()),
+                b"pubsub" => found.retain(Summary::is_listening),
+                b"master" | b"replica" | b"slave" => found.clear(),
+                _ => return Ok(Frame::error(format!("ERR Unknown client type '{}'", kind.escape_ascii())).into()),
+            }
+        } else {
+            return Err(Refusal::Syntax);
+        }
+    }
     let now = call.args.moment.now;
-    let mut lines = call.host.clients(call.connection.id, now);
-    lines.push(call.connection.summary().line(now));
-    Ok(Frame::Text(lines.join("\n") + "\n").into())
+    Ok(Frame::Text(found.iter().map(|client| client.line(now) + "\n").collect()).into())
 }
 
 fn on_or_off(call: &mut Call) -> Ran {

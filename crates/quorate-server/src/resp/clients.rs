@@ -32,11 +32,10 @@ impl Clients {
         Client { clients: self, number: table.last }
     }
 
-    /// Returns the lines of all but one, as CLIENT LIST has them.
-    pub(super) fn lines(&self, but: u64, now: u64) -> Vec<String> {
+    /// Returns what is shown of all but one.
+    pub(super) fn others(&self, but: u64) -> Vec<Summary> {
         let table = self.table();
-        let others = table.open.iter().filter(|(number, _)| **number != but);
-        others.map(|(_, summary)| summary.line(now)).collect()
+        table.open.iter().filter(|(number, _)| **number != but).map(|(_, summary)| summary.clone()).collect()
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
