@@ -2,8 +2,8 @@
 //!
 //! The state machine knows when something is due next. Once that time has come by the clock of stamps, the leader
 //! proposes a tick, which sweeps it on all nodes. Any other entry of the state machine's stores sweeps too, so a busy
-//! cluster needs few ticks. Ticks wait while the leader's store slows its writer for a checkpoint: rows that are swept
-//! as fast as possible would keep the checkpoint from its end, and whoever writes meanwhile would wait for both.
+//! cluster needs few ticks. The leader proposes no tick while its store slows the writer for a checkpoint. A sweep at
+//! full speed adds pages faster than the checkpoint copies them, and then other writes have to wait for the rest.
 //!
 //! Invariant: nothing is proposed while nothing is due, so an idle cluster writes nothing.
 

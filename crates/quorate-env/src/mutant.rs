@@ -80,7 +80,7 @@ pub enum Mutant {
     PipelineStops,
     /// A change of a key wakes nobody.
     KeyNotTold,
-    /// Of the changes of keys in a transaction, only those of its last entry are told to those who watch.
+    /// A node publishes the changes of keys of the last entry in a transaction only.
     LastChangesOnly,
     /// A batch that depends on the token of a lock is not refused when the lock is no longer held with it.
     FencingIgnored,

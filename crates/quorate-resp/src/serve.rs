@@ -80,9 +80,9 @@ struct Serving<'a, S, T> {
     stream: &'a mut S,
     door: &'a mut Door,
     store: &'a T,
-    /// What was read, and is not taken yet.
+    /// The bytes that the client has sent, and that the door has not taken yet.
     input: BytesMut,
-    /// What is to be written.
+    /// The bytes to write to the client.
     out: BytesMut,
     /// Whether the store keeps events for the client.
     listens: bool,

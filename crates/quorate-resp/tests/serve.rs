@@ -137,9 +137,11 @@ async fn a_client_that_waits_gets_events() {
             let read = client.read(&mut bytes).await.unwrap();
             out += std::str::from_utf8(&bytes[..read]).unwrap();
         }
+        out
     };
-    tokio::select! {
+    let out = tokio::select! {
         ended = serving => panic!("{ended:?}"),
         read = timeout(PATIENCE, reading) => read.unwrap(),
-    }
+    };
+    assert!(out.find("subscribe") < out.find(EVENT), "the reply comes first: {out}");
 }

@@ -9,21 +9,10 @@ const Limiter = require("ratelimiter");
 const { RateLimiterRedisNonAtomic } = require("rate-limiter-flexible");
 const { createClient } = require("redis");
 
-// So many before the leader is killed, and so many after it is there again.
-const STEPS = 10;
+const { steps } = require("./common.cjs");
+
 const LIMIT = 3;
 const HOUR = 3600;
-
-// Numbers steps. Prints `working` after the first ones, and ends some steps after the end of standard input.
-function* steps() {
-    let ended = false;
-    process.stdin.on("end", () => (ended = true)).resume();
-    for (let number = 0, after = 0; after < STEPS; number++) {
-        if (ended) after++;
-        yield number;
-        if (number + 1 === STEPS) console.log("working");
-    }
-}
 
 // Rejects what exceeds a limit by the name in the request's query: of the last hour, and of an hour since the first one.
 function limits(redis) {

@@ -4,20 +4,9 @@
 const assert = require("node:assert/strict");
 const Redis = require("ioredis");
 
-// So many before the node is killed, and so many after it is there again.
-const STEPS = 10;
-const url = process.argv[2];
+const { steps } = require("./common.cjs");
 
-// Numbers steps. Prints `working` after the first ones, and ends some steps after the end of standard input.
-function* steps() {
-    let ended = false;
-    process.stdin.on("end", () => (ended = true)).resume();
-    for (let number = 0, after = 0; after < STEPS; number++) {
-        if (ended) after++;
-        yield number;
-        if (number + 1 === STEPS) console.log("working");
-    }
-}
+const url = process.argv[2];
 
 function connect(options) {
     return new Redis(url, options).on("error", (error) => console.error(error.message));

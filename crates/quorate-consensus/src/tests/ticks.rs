@@ -99,8 +99,9 @@ fn ticks_wait_while_the_leader_is_slowed() {
     let done = world.run(async {
         let cluster = raised(&world).await;
         let slow = |is_slowed| {
-            let (leader, _) = cluster.leader().unwrap();
-            cluster.store(leader).is_slowed.store(is_slowed, Ordering::Relaxed);
+            for name in NAMES {
+                cluster.store(name).is_slowed.store(is_slowed, Ordering::Relaxed);
+            }
         };
         run(&cluster, add("soon", Duration::from_secs(2))).await.1.unwrap();
         slow(true);

@@ -189,7 +189,7 @@ impl Pump {
         yield_now().await;
     }
 
-    /// Passes on what came next. Returns `false` if nothing comes after it.
+    /// Sends the next event to the connections. Returns `false` if the stream of events has ended.
     async fn pass_on(&self, next: Option<Result<Event, ListenError>>) -> bool {
         let goes_on = next.is_some();
         match next {

@@ -21,10 +21,10 @@ const FULL_RETRY: Duration = Duration::from_millis(200);
 /// process.
 const CLOSING_WAL_MAX: u64 = 64 << 20;
 
-/// The longest rest after a batch while a checkpoint slows the writer, if somebody waits for what comes next.
+/// The longest rest after a batch while a checkpoint slows the writer, if callers of this node wait for the batch.
 const AWAITED_REST_MAX: Duration = Duration::from_millis(10);
 
-/// The longest rest if nobody waits, as on followers.
+/// The longest rest if no caller waits, as on most followers.
 const REST_MAX: Duration = Duration::from_millis(100);
 
 /// Work that takes longer gets no priority over other threads.
