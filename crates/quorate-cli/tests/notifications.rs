@@ -107,10 +107,12 @@ fn each_node_has_its_own_setting() {
     let wrong = first.ask("CONFIG SET notify-keyspace-events KEo");
     assert!(wrong.contains("Invalid event class character. Use 'Ag$lshzxeKEtmdn'"), "{wrong}");
     assert_eq!(first.ask("CONFIG SET notify-keyspace-events Kg\nDEL h"), "+OK :1");
-    assert_eq!(first.call(&["CONFIG", "SET", "notify-keyspace-events", ""]), "+OK");
     assert_eq!(heard(&mut one), ("__keyspace@0__:h".to_owned(), "del".to_owned()));
+    assert_eq!(first.call(&["CONFIG", "SET", "notify-keyspace-events", ""]), "+OK");
     // What is not published does not come later; nothing was published at the other node.
     assert_eq!(first.ask("SET a 2"), "+OK");
+    // A setting holds for what its node applies afterwards, so the second has to apply this before.
+    assert_eq!(second.ask("Q.LEVEL linearizable\nGET a"), "+OK $\"2\"");
     for (client, asking) in [(&mut one, &mut first), (&mut two, &mut second)] {
         assert!(asking.ask("CONFIG SET notify-keyspace-events KE$\nAPPEND a 3").starts_with("+OK :"));
         hears(client, "append:a");
