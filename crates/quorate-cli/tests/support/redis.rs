@@ -20,8 +20,14 @@ pub struct Redis {
 }
 
 impl Redis {
+    /// Connects to a node. One that has just started opens this port last.
     pub fn connect(addr: &str) -> Self {
-        Self::try_connect(addr).unwrap()
+        let mut client = None;
+        wait_until("a port for the clients of Redis", || {
+            client = Self::try_connect(addr).ok();
+            client.is_some()
+        });
+        client.unwrap()
     }
 
     /// Connects to a node, and waits until the cluster has keys, which follows its founding.
