@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use quorate::{Client, ClientConfig, ConnectError, Error as SqlError, SecretSource, Status};
+use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::error::{Error, Result};
+use crate::error::{Context as _, Error, Result};
 
 /// How long a node may take to return its status.
 const STATUS_MAX: Duration = Duration::from_secs(2);
@@ -31,6 +32,11 @@ pub async fn wait_for_reads(addr: &str, secret: &SecretSource) -> Result<()> {
 /// Waits until a node that starts answers.
 pub async fn wait_for_status(addr: &str, secret: &SecretSource) -> Result<()> {
     until_answered(|| status(plain(addr, secret))).await
+}
+
+/// Waits until something listens at an address.
+pub async fn wait_for_port(addr: &str) -> Result<()> {
+    until_answered(|| async { TcpStream::connect(addr).await.context(|| format!("nothing listens at {addr}")) }).await
 }
 
 /// Returns the number of the leader according to the first node that answers. The nodes of `quorate dev` have numbers

@@ -79,7 +79,7 @@ impl Supervisor {
     /// that.
     pub async fn ready(&mut self) -> Result<ClusterFile> {
         tokio::select! {
-            answered = all_answer(self.layout.addrs(), &self.secret) => answered?,
+            answered = all_answer(&self.layout, &self.secret) => answered?,
             Some(end) = self.ends.recv() => return Err(self.failed_to_start(&end)),
         }
         self.write_cluster_file()
@@ -142,10 +142,15 @@ impl Supervisor {
                 // Wait in a separate task: the node may have to wait for others before it answers.
                 let secret = self.secret.clone();
                 let id = request.id;
+                let last_port = self.layout.resp(id);
                 tokio::spawn(async move {
                     let mut ended = child_ended;
+                    let answers = async {
+                        client::wait_for_status(&addr, &secret).await?;
+                        opens(last_port).await
+                    };
                     let outcome = tokio::select! {
-                        answered = client::wait_for_status(&addr, &secret) => answered,
+                        answered = answers => answered,
                         how = ended.wait() => Err(Error::new(format!("node {id} did not start: {how}"))),
                     };
                     request.answer(outcome).await;
@@ -191,10 +196,21 @@ impl Supervisor {
     }
 }
 
-/// Waits until each node answers linearizable reads: then all of them are members, and one leads.
-async fn all_answer(addrs: &[String], secret: &SecretSource) -> Result<()> {
-    for addr in addrs {
+/// Waits until each node answers linearizable reads: then all of them are members, and one leads. And until all of
+/// their ports are open.
+async fn all_answer(layout: &Layout, secret: &SecretSource) -> Result<()> {
+    for (id, addr) in layout.nodes() {
         client::wait_for_reads(addr, secret).await?;
+        opens(layout.resp(id)).await?;
     }
     Ok(())
+}
+
+/// Waits until a node has opened its port for the clients of Redis, if it has one. It opens this port last, and answers
+/// its peers before.
+async fn opens(resp: Option<String>) -> Result<()> {
+    match resp {
+        Some(addr) => client::wait_for_port(&addr).await,
+        None => Ok(()),
+    }
 }
