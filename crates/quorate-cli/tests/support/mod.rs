@@ -159,8 +159,15 @@ impl Dev {
         succeeded(&output).lines().last().unwrap_or_default().to_owned()
     }
 
+    /// Returns the status of the cluster, once a node answers. A busy machine may take longer than the command waits.
     pub fn status(&self) -> Value {
-        json_of(&quorate(&["status", "--json", "--data-dir", self.path()]))
+        let mut status = None;
+        wait_until("a status", || {
+            let output = quorate(&["status", "--json", "--data-dir", self.path()]);
+            status = output.status.success().then(|| json_of(&output));
+            status.is_some()
+        });
+        status.unwrap()
     }
 
     /// Returns the id of the leader, once there is one.
