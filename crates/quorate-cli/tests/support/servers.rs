@@ -106,11 +106,13 @@ impl Servers {
         std::fs::read_to_string(self.log(name)).unwrap_or_default()
     }
 
-    /// Returns the last line of a result as CSV.
+    /// Returns the last line of a result as CSV. Nodes that have just been started may take longer to let clients in
+    /// than these wait.
     pub fn value(&self, query: &str) -> String {
         let config = self.config("a");
-        let output = quorate(&["sql", "--config", config.to_str().unwrap(), "--format", "csv", query]);
-        succeeded(&output).lines().last().unwrap_or_default().to_owned()
+        let sql = |query: &str| quorate(&["sql", "--config", config.to_str().unwrap(), "--format", "csv", query]);
+        wait_until("a node that lets clients in", || sql("SELECT 1").status.code() != Some(3));
+        succeeded(&sql(query)).lines().last().unwrap_or_default().to_owned()
     }
 
     fn log(&self, name: &str) -> PathBuf {
