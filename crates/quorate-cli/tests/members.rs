@@ -16,6 +16,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
+use support::servers::free_ports;
 use support::{Dev, failed, is_alive, quorate, succeeded, wait_until};
 
 /// A node in addition to those of `quorate dev`, with a configuration that lists them and itself.
@@ -29,9 +30,7 @@ struct Serve {
 impl Serve {
     fn start(dev: &Dev, name: &str) -> Self {
         let dir = dev.dir.path();
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let addr = listener.local_addr().unwrap().to_string();
-        drop(listener);
+        let addr = format!("127.0.0.1:{}", free_ports(1)[0]);
         let listed = std::fs::read_to_string(dir.join("node-1.toml")).unwrap();
         let members = listed.split_once("[members]\n").unwrap().1;
         let own = format!("data_dir = \"node-{name}\"\nname = \"{name}\"\nsecret_file = \"secret\"\n");
@@ -79,7 +78,13 @@ fn members(dev: &Dev, command: &[&str]) -> std::process::Output {
 
 /// Returns the names of the voters, and of the leader.
 fn listed(dev: &Dev) -> (Vec<String>, String) {
-    let list: Value = serde_json::from_str(&succeeded(&members(dev, &["list", "--json"]))).unwrap();
+    let mut list = Value::Null;
+    // It fails while there is no leader.
+    wait_until("a leader", || {
+        let output = members(dev, &["list", "--json"]);
+        list = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        output.status.success()
+    });
     let voters = list["members"].as_array().unwrap().iter().filter(|member| member["voter"] == true);
     let names = voters.map(|member| member["name"].as_str().unwrap().to_owned()).collect();
     (names, list["leader"].as_str().unwrap_or_default().to_owned())
