@@ -278,7 +278,7 @@ fn hostile_clients_get_errors_and_disturb_nobody() {
     assert_eq!(good.ask("PING"), "+PONG");
 }
 
-/// Starts a cluster of `quorate init`, with the port for Redis at each node, and waits until it has its administrator.
+/// Starts a cluster of `quorate init`, with the port for Redis at each node, and waits until its nodes know its users.
 fn with_users(tls: bool) -> (Servers, Vec<String>) {
     let mut servers = Servers::init(3);
     let addrs: Vec<String> = free_ports(3).iter().map(|port| format!("127.0.0.1:{port}")).collect();
@@ -296,6 +296,7 @@ fn with_users(tls: bool) -> (Servers, Vec<String>) {
         let add = ["users", "add", name, "--role", role, "--config", config];
         succeeded(&quorate_reads(&add, &format!("{PASSWORD}\n")));
     }
+    ["a", "b", "c"].iter().for_each(|name| servers.has_caught_up(name));
     (servers, addrs)
 }
 
@@ -357,7 +358,11 @@ fn clients_work_over_tls_with_users_while_the_leader_is_killed() {
             led.is_some()
         });
         let led = led.unwrap();
-        let addr = &addrs[usize::from(led == "a")];
+        let at = usize::from(led == "a");
+        let addr = &addrs[at];
+        // It may have been started again after the client before, and has to know the token.
+        servers.has_caught_up(["a", "b"][at]);
+        drop(Redis::connect(addr));
         let ca = servers.dir.path().join("ca.crt");
         command.arg(format!("rediss://app:{}@{addr}", token.trim()));
         let running = Running::start(command.env("NODE_EXTRA_CA_CERTS", &ca).env("SSL_CERT_FILE", &ca));

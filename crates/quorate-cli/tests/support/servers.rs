@@ -49,6 +49,20 @@ impl Servers {
         self.dir.path().join(format!("{name}.toml"))
     }
 
+    /// Returns the address at which its peers reach a node.
+    pub fn addr(&self, name: &str) -> String {
+        let text = std::fs::read_to_string(self.config(name)).unwrap();
+        let line = text.lines().find(|line| line.starts_with(&format!("{name} = "))).unwrap();
+        line.split('"').nth(1).unwrap().to_owned()
+    }
+
+    /// Waits until a node has applied all that was acknowledged before.
+    pub fn has_caught_up(&self, name: &str) {
+        let (config, addr) = (self.config(name), self.addr(name));
+        let read = ["sql", "--config", config.to_str().unwrap(), "--node", &addr, "SELECT 1"];
+        wait_until("a node that has caught up", || quorate(&read).status.success());
+    }
+
     /// Sets a key in the configuration of a node, in the line that has it.
     pub fn configure(&self, name: &str, key: &str, value: &str) {
         let text = std::fs::read_to_string(self.config(name)).unwrap();
