@@ -108,6 +108,8 @@ func main() {
 	}
 	options, err := redis.ParseURL(os.Args[1])
 	check(err)
+	// The default is 3 seconds, after which a request is sent again.
+	options.ReadTimeout = time.Minute
 	client := redis.NewClient(options)
 	allTypes(client)
 	manyAtOnce(client)
