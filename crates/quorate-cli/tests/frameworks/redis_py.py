@@ -25,7 +25,7 @@ for step in common.steps():
     try:
         once.incr("once")
         counted += 1
-    except (redis.ConnectionError, redis.TimeoutError):
+    except (redis.ConnectionError, redis.TimeoutError, redis.ResponseError):
         unknown += 1
     done += 1
 common.equal(again.mget(*(f"step:{step}" for step in range(done))), [str(step) for step in range(done)])
