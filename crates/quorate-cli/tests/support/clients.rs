@@ -4,11 +4,15 @@ use std::fs::File;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use tempfile::TempDir;
 
-use super::{is_alive, wait_until};
+use super::{is_alive, wait_until_within};
+
+/// How long a program may take for its next line, with all steps before it.
+const LINE_TIME_MAX: Duration = Duration::from_secs(180);
 
 /// Returns the directory that `.ci/clients` fills.
 fn installed() -> PathBuf {
@@ -72,7 +76,7 @@ impl Running {
 
     /// Waits until it has printed a line.
     pub fn says(&self, line: &str) {
-        wait_until(line, || {
+        wait_until_within(LINE_TIME_MAX, line, || {
             let has_ended = !is_alive(self.id());
             let has_said = self.read("output").lines().any(|said| said == line);
             assert!(has_said || !has_ended, "it has ended without the line {line:?}");

@@ -288,8 +288,13 @@ pub fn is_alive(pid: i32) -> bool {
     state.is_ok_and(|stat| !stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z')))
 }
 
-pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + DEADLINE;
+pub fn wait_until(what: &str, holds: impl FnMut() -> bool) {
+    wait_until_within(DEADLINE, what, holds);
+}
+
+/// The same for what may take longer.
+pub fn wait_until_within(limit: Duration, what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + limit;
     while !holds() {
         assert!(Instant::now() < deadline, "waited in vain for {what}");
         std::thread::park_timeout(POLL);
