@@ -99,10 +99,12 @@ fn an_acknowledged_lock_is_held_after_its_leader_was_killed() {
 #[test]
 fn an_expired_lease_passes_to_the_waiter_after_its_leader_was_killed() {
     let locks = Locks::start(3);
-    let first = locks.acquire("/locks/job?holder=gone&ttl=10s");
+    let first = locks.acquire("/locks/job?holder=gone&ttl=1h");
     let second = thread::scope(|scope| {
         let waiter = scope.spawn(|| locks.acquire("/locks/job?holder=next&wait=50s&ttl=1h"));
         wait_until("the wait", || locks.held("/locks/job").1 == 1);
+        // Only now is the lease so short that it ends during the test.
+        assert_eq!(locks.send("PUT", &format!("/locks/job?holder=gone&token={first}&ttl=10s")).0, 200);
         locks.kill_leader();
         waiter.join().unwrap()
     });
