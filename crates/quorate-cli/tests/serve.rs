@@ -80,7 +80,9 @@ fn data_dir(servers: &Servers, name: &str) -> PathBuf {
 /// Returns the events in the log of a node that logs JSON, as `event member`.
 fn events(servers: &Servers, name: &str) -> Vec<String> {
     let said = servers.said(name);
-    let lines = said.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect(line));
+    // The last line may be written just now.
+    let whole = said.rsplit_once('\n').map_or("", |(whole, _)| whole);
+    let lines = whole.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect(line));
     let events = lines.filter_map(|line| {
         let event = line["event"].as_str()?;
         Some(format!("{event} {}", line["member"].as_str().unwrap_or_default()).trim().to_owned())
@@ -98,12 +100,23 @@ fn a_silent_member_is_logged_once() {
     servers.value("CREATE TABLE t (x)");
     wait_until("a leader to be logged", || events(&servers, "a").iter().any(|event| event.starts_with("leader ")));
     servers.stop("c", Signal::KILL);
-    let count = |event: &str| ["a", "b"].map(|name| events(&servers, name).iter().filter(|one| *one == event).count());
-    wait_until("the silence to be logged", || count("silent c") == [1, 1]);
+    wait_until("the silence to be logged", || ["a", "b"].iter().all(|name| last_of_c(&servers, name) == "silent c"));
     servers.serve("c");
-    let count = |event: &str| ["a", "b"].map(|name| events(&servers, name).iter().filter(|one| *one == event).count());
-    wait_until("the return to be logged", || count("heard c") == [1, 1]);
-    assert_eq!(count("silent c"), [1, 1]);
+    wait_until("the return to be logged", || ["a", "b"].iter().all(|name| last_of_c(&servers, name) == "heard c"));
+    for name in ["a", "b"] {
+        // On a slow machine there may be more silences, each of which is logged once.
+        let of_c = of_c(&servers, name);
+        assert!(of_c.windows(2).all(|pair| pair[0] != pair[1]), "{of_c:?}");
+    }
+}
+
+/// Returns what a node has logged about the silence of node c.
+fn of_c(servers: &Servers, name: &str) -> Vec<String> {
+    events(servers, name).into_iter().filter(|event| ["silent c", "heard c"].contains(&event.as_str())).collect()
+}
+
+fn last_of_c(servers: &Servers, name: &str) -> String {
+    of_c(servers, name).pop().unwrap_or_default()
 }
 
 #[test]
