@@ -151,12 +151,19 @@ impl Dev {
         quorate_reads(&self.sql_options(options), script)
     }
 
-    /// Returns the last line of a result as CSV, from the node `node` if one is given.
+    /// Returns the last line of the result of a query as CSV, from the node `node` if one is given. A node that can't
+    /// be reached is asked again.
     pub fn value(&self, node: Option<u64>, query: &str) -> String {
-        let addr = node.map(|id| self.addr(id));
-        let pinned: Vec<&str> = addr.iter().flat_map(|addr| ["--node", addr.as_str()]).collect();
-        let output = self.sql(&[&["--format", "csv"], pinned.as_slice()].concat(), query);
-        succeeded(&output).lines().last().unwrap_or_default().to_owned()
+        let mut output = None;
+        wait_until("an answer to a query", || {
+            let addr = node.map(|id| self.addr(id));
+            let pinned: Vec<&str> = addr.iter().flat_map(|addr| ["--node", addr.as_str()]).collect();
+            let ran = self.sql(&[&["--format", "csv"], pinned.as_slice()].concat(), query);
+            let is_answered = ran.status.code() != Some(3);
+            output = Some(ran);
+            is_answered
+        });
+        succeeded(&output.unwrap()).lines().last().unwrap_or_default().to_owned()
     }
 
     /// Returns the status of the cluster, once a node answers. A busy machine may take longer than the command waits.
