@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 use support::servers::free_ports;
-use support::{Dev, failed, is_alive, quorate, succeeded, wait_until};
+use support::{Dev, Ends, failed, is_alive, quorate, succeeded, wait_until};
 
 /// A node in addition to those of `quorate dev`, with a configuration that lists them and itself.
 struct Serve {
@@ -107,6 +107,7 @@ fn nodes_come_and_go_under_writes_and_none_is_lost() {
     let stop = AtomicBool::new(false);
     let mut serve = Serve::start(&dev, "d");
     let acknowledged = std::thread::scope(|scope| {
+        let _ends = Ends(&stop);
         let writing = scope.spawn(|| write(&dev, &stop));
         let waits = "'d' is not in the list of members";
         wait_until("the node to report that it waits", || serve.said().contains(waits));

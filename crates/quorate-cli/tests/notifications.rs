@@ -19,7 +19,7 @@ use std::thread;
 use quorate_resp::differential::Value;
 use support::door::Door;
 use support::redis::Redis;
-use support::{Dev, succeeded, wait_until};
+use support::{Dev, Ends, succeeded, wait_until};
 
 fn connect(dev: &Dev, id: u64) -> Redis {
     let addr = dev.nodes()[usize::try_from(id).unwrap() - 1]["resp_addr"].as_str().unwrap().to_owned();
@@ -144,6 +144,7 @@ fn a_subscriber_hears_each_change_once_and_in_order_while_a_leader_is_killed() {
     let others: Vec<u64> = dev.ids().into_iter().filter(|id| *id != leader).collect();
     let (done, has_ended) = (AtomicUsize::new(0), AtomicBool::new(false));
     let (acknowledged, told) = thread::scope(|scope| {
+        let _ends = Ends(&has_ended);
         let listening: Vec<_> = others
             .iter()
             .map(|id| {
@@ -184,15 +185,6 @@ fn a_subscriber_hears_each_change_once_and_in_order_while_a_leader_is_killed() {
     let mut observer = connect(&dev, others[0]);
     for key in &told[0] {
         assert_eq!(observer.ask(&format!("EXISTS {key}")), ":1", "{key}");
-    }
-}
-
-/// Ends those who write, also if the test fails meanwhile.
-struct Ends<'a>(&'a AtomicBool);
-
-impl Drop for Ends<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
     }
 }
 

@@ -14,7 +14,7 @@ mod support;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use support::redis::Redis;
-use support::{Dev, succeeded, wait_until};
+use support::{Dev, Ends, succeeded, wait_until};
 
 /// Connects to a node, and waits until the cluster has everything that these commands need.
 fn connect(dev: &Dev, id: u64) -> Redis {
@@ -126,6 +126,7 @@ fn a_named_transaction_is_done_once_and_whole_when_leaders_are_killed() {
     connect(&dev, 1).call(&["Q.SQL", "CREATE TABLE t (item INTEGER)"]);
     let (done, has_ended) = (AtomicUsize::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
+        let _ends = Ends(&has_ended);
         scope.spawn(|| {
             let mut addrs = addrs.iter().cycle();
             let mut client = None;

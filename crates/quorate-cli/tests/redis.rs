@@ -22,7 +22,7 @@ use rustix::process::Signal;
 use support::clients::{Running, node, or_skipped, program, python};
 use support::redis::Redis;
 use support::servers::{Servers, free_ports};
-use support::{Dev, quorate, quorate_reads, succeeded, wait_until};
+use support::{Dev, Ends, quorate, quorate_reads, succeeded, wait_until};
 
 const PASSWORD: &str = "correct horse";
 
@@ -179,6 +179,7 @@ fn no_acknowledged_write_is_lost_or_doubled_when_leaders_are_killed() {
         said.strip_prefix(':').and_then(|count| count.parse().ok()).unwrap_or_default()
     };
     let told: Vec<Told> = thread::scope(|scope| {
+        let _ends = Ends(&has_ended);
         let pushing: Vec<_> = (0..CLIENTS)
             .map(|number| {
                 let (addr, has_ended) = (&addrs[number % addrs.len()], &has_ended);

@@ -15,6 +15,7 @@ pub mod terminal;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -27,6 +28,15 @@ const START: &str = "trap '' INT; exec \"$0\" dev --until-stdin-closes --data-di
 /// How long any state may take to be reached.
 const DEADLINE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
+
+/// Ends threads that look at this flag, also if the test fails while they run.
+pub struct Ends<'a>(pub &'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
 
 /// A running `quorate dev`.
 pub struct Dev {
