@@ -16,7 +16,6 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use support::clients::{Running, node, or_skipped, program, python};
@@ -263,18 +262,18 @@ fn hostile_clients_get_errors_and_disturb_nobody() {
             client
         })
         .collect();
-    let begun = Instant::now();
-    let mut longest = Duration::ZERO;
+    let mut meanwhile = 0;
     let open = format!("connected_clients:{}\\r\\n", HALF + 1);
     wait_until("the end of slow readers", || {
-        let asked = Instant::now();
         assert_eq!(good.ask("INCR n\nECHO here").split_once(' ').unwrap().1, "$\"here\"");
-        longest = longest.max(asked.elapsed());
-        good.ask("INFO clients").contains(&open)
+        let are_gone = good.ask("INFO clients").contains(&open);
+        meanwhile += usize::from(!are_gone);
+        are_gone
     });
-    assert!(longest < Duration::from_secs(5), "another client waited for {longest:?}");
+    // The slow ones are kept for 10 s.
+    assert!(meanwhile > 3, "another client got {meanwhile} replies while the port waited for the slow ones");
     let taken = resident_bytes(dev.pid(1)).saturating_sub(before);
-    assert!(taken < MEMORY_MAX, "the clients take {taken} bytes, after {:?}", begun.elapsed());
+    assert!(taken < MEMORY_MAX, "the clients take {taken} bytes");
     drop((half, slow));
     assert_eq!(good.ask("PING"), "+PONG");
 }
