@@ -66,6 +66,8 @@ fn clients_work_over_tls_with_users_at_a_node_and_at_a_proxy() {
     let app = ["users", "add", "app", "--role", "write", "--config", config];
     succeeded(&quorate_reads(&app, &format!("{PASSWORD}\n")));
     let token = succeeded(&quorate(&["users", "token", "app", "--config", config]));
+    // The clients log in at this node, which may apply the token later than others.
+    servers.has_caught_up("b");
     let path = |name: &str| servers.dir.path().join(name).to_str().unwrap().to_owned();
 
     let listen = format!("127.0.0.1:{}", free_ports(1)[0]);
