@@ -74,7 +74,12 @@ impl Archived {
 
     /// Returns the line about the archive in `quorate status`.
     fn said(&self) -> String {
-        let said = succeeded(&quorate(&["status", "--data-dir", self.dev.path()]));
+        let mut said = String::new();
+        wait_until("a status", || {
+            let output = quorate(&["status", "--data-dir", self.dev.path()]);
+            said = String::from_utf8(output.stdout).unwrap();
+            output.status.success()
+        });
         said.lines().find(|line| line.starts_with("archive:")).unwrap_or_default().to_owned()
     }
 }

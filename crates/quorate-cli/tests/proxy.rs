@@ -74,9 +74,14 @@ impl Drop for Proxy {
 
 fn leader(servers: &Servers) -> String {
     let config = servers.config("a");
-    let status = quorate(&["status", "--config", config.to_str().unwrap(), "--json"]);
-    let status: Value = serde_json::from_str(&succeeded(&status)).unwrap();
-    status["leader"].as_str().unwrap().to_owned()
+    let mut leader = None;
+    wait_until("a leader", || {
+        let status = quorate(&["status", "--config", config.to_str().unwrap(), "--json"]);
+        let status: Value = serde_json::from_slice(&status.stdout).unwrap_or_default();
+        leader = status["leader"].as_str().map(str::to_owned);
+        leader.is_some()
+    });
+    leader.unwrap()
 }
 
 #[test]

@@ -95,9 +95,14 @@ fn wait_for_archive(here: &Path) {
     let json = |args: &[&str]| -> serde_json::Value {
         serde_json::from_slice(&quorate_in(here, args).stdout).unwrap_or_default()
     };
-    let status = json(&["status", "--json"]);
-    let applied = status["members"].as_array().unwrap().iter().filter_map(|member| member["applied"].as_u64());
-    let written = applied.max().unwrap();
+    let mut written = None;
+    wait_until("a status", || {
+        let status = json(&["status", "--json"]);
+        let members = status["members"].as_array().into_iter().flatten();
+        written = members.filter_map(|member| member["applied"].as_u64()).max();
+        written.is_some()
+    });
+    let written = written.unwrap();
     wait_until("everything is archived", || {
         let listed = json(&["archive", "list", "--json", "quorate-archive"]);
         let last = listed[0]["last"]["position"].as_str().and_then(|last| last.rsplit('.').next()?.parse().ok());
