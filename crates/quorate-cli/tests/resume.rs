@@ -20,7 +20,7 @@ use serde_json::Value;
 use support::archived::{Lines, World};
 use support::faulty::{Fault, Faulty};
 use support::s3::{self, BUCKET, Kit, Moto};
-use support::{Dev, QUORATE, succeeded, wait_until};
+use support::{Dev, QUORATE, is_alive, succeeded, wait_until};
 
 /// So many rows of noise that a restore takes several reads.
 const ROWS: usize = 40;
@@ -55,6 +55,7 @@ impl Store {
         let before = self.faulty.sent();
         let output = self.quorate(&["restore"], &[options, &["-o", file]].concat()).output().unwrap();
         succeeded(&output);
+        wait_until("the end of its requests", || self.faulty.is_idle());
         (self.faulty.sent() - before, String::from_utf8(output.stderr).unwrap())
     }
 
@@ -110,6 +111,9 @@ fn a_killed_restore_of_a_cluster_goes_on() {
         let found = listed[0]["last"]["position"].as_str().and_then(|last| last.rsplit('.').next()?.parse().ok());
         found.is_some_and(|found: u64| found >= last)
     });
+    let pid = dev.pid(1);
     drop(dev);
+    // It archives until its end.
+    wait_until("the end of the node", || !is_alive(pid));
     store.kill_and_restore(&["--at", "latest"], ".partial");
 }
