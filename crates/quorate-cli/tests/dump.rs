@@ -170,7 +170,9 @@ fn sqlite3_loads_a_dump_as_the_same_database() {
     assert!(!dump.contains("_quorate_") && !dump.contains("writable_schema"), "{dump}");
     let file = dev.dir.path().join("dump.sql");
     succeeded(&dev.sql(&[], &format!(".output {}\n.dump", file.display())));
-    assert_eq!(std::fs::read_to_string(file).unwrap(), dump);
+    // The first line has the position, which the cluster's own entries change.
+    let body = |dump: &str| dump.split_once('\n').unwrap().1.to_owned();
+    assert_eq!(body(&std::fs::read_to_string(file).unwrap()), body(&dump));
 
     let one = succeeded(&dev.sql(&[], ".dump made notes"));
     assert!(one.contains("INSERT INTO made(rowid,a,c) VALUES(1,1,'x');\n"), "{one}");
