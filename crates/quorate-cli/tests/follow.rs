@@ -266,7 +266,7 @@ fn files_that_were_merged_while_the_follower_was_away_are_found() {
     // A later one is there, so it was written.
     wait_until("the end of the next file", || {
         let names: Vec<_> = files().map(|item| item.unwrap().file_name().into_string().unwrap()).collect();
-        names.iter().any(|name| *name > next) && !names.contains(&next)
+        names.iter().any(|name| *name > next && name.ends_with(".ltx")) && !names.contains(&next)
     });
     application.end();
     let follower = world.follow();
