@@ -22,6 +22,8 @@ use tempfile::TempDir;
 /// A row so large that the backup of a few takes a while.
 const INSERT: &str = "INSERT INTO kept VALUES (zeroblob(200000), randomblob(800000))";
 const ROWS: usize = 24;
+/// Half of the bytes of all rows: the node still has to send the others.
+const HALF: u64 = ROWS as u64 * 1_000_000 / 2;
 
 fn filled() -> Dev {
     let dev = Dev::start(3);
@@ -36,7 +38,7 @@ struct Stopped {
 }
 
 impl Stopped {
-    /// Returns `None` if the backup ended before it could be paused.
+    /// Returns `None` if the backup was at its end before it could be paused.
     fn begin(dev: &Dev, node: &str, file: &Path) -> Option<Self> {
         let mut process = Command::new(env!("CARGO_BIN_EXE_quorate"))
             .args(["backup", "--data-dir", dev.path(), "--node", node])
@@ -50,7 +52,8 @@ impl Stopped {
             file.exists() || std::fs::metadata(&partial).is_ok_and(|partial| partial.len() > 0)
         });
         signal(process.id().try_into().unwrap(), Signal::STOP);
-        if file.exists() {
+        let is_halfway = std::fs::metadata(&partial).is_ok_and(|partial| partial.len() < HALF);
+        if !is_halfway {
             signal(process.id().try_into().unwrap(), Signal::CONT);
             process.wait().unwrap();
             std::fs::remove_file(file).unwrap();
