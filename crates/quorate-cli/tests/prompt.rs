@@ -27,6 +27,7 @@ fn the_prompt_edits_completes_and_keeps_history() {
     let mut terminal = Terminal::open(&dev, home.path(), &[]);
     let greeting = "connected by the cluster's secret to 1 node, led by '1' at ";
     assert!(terminal.greeting.contains(greeting), "{}", terminal.greeting);
+    terminal.knows("animals");
     terminal.runs("SELECT 6 * 7 AS n;", "42");
     terminal.types("SELECT\r");
     terminal.wait_for("   ...> ");
@@ -68,6 +69,7 @@ fn tab_knows_the_whole_statement() {
     );
     let home = tempfile::tempdir().unwrap();
     let mut terminal = Terminal::open(&dev, home.path(), &[]);
+    terminal.knows("animals");
     terminal.types("SELECT p.zinnia\r");
     terminal.wait_for("   ...> ");
     terminal.types("FROM pla\t AS p WHE\tcoales\tzi\t, 3) = 7 OR\r");

@@ -74,6 +74,14 @@ impl Terminal {
         seen + &self.wait_for("> ")
     }
 
+    /// Waits until the prompt knows the names of tables, this one among them. Tab and hints wait for them only a moment.
+    pub fn knows(&mut self, table: &str) {
+        let hint = format!("hint: did you mean {table}?");
+        wait_until("the names of tables", || {
+            self.runs(&format!("SELECT * FROM {table}x;"), "error: no such table").contains(&hint)
+        });
+    }
+
     /// Waits until a text appears, and returns everything up to it. Text that was already read does not count.
     pub fn wait_for(&mut self, expected: &str) -> String {
         let mut found = None;
