@@ -34,7 +34,10 @@ fn an_operator_adds_changes_and_removes_users() {
     let mut servers = Servers::init(1);
     servers.serve("a");
     let config = servers.config("a");
-    wait_until("the administrator of the configuration", || listed(&config)[0]["name"] == "admin");
+    wait_until("the administrator of the configuration", || {
+        let list = users(&config, &["list", "--json"], "");
+        serde_json::from_slice::<Value>(&list.stdout).is_ok_and(|list| list[0]["name"] == "admin")
+    });
     assert_eq!(listed(&config)[0]["role"], "admin");
 
     let last = failed(&users(&config, &["remove", "admin"], ""));
