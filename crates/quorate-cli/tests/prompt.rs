@@ -152,7 +152,8 @@ fn ctrl_c_ends_the_statement_not_the_shell() {
 fn a_cancelled_write_says_that_its_outcome_is_unknown() {
     let dev = Dev::start(1);
     let home = tempfile::tempdir().unwrap();
-    let mut terminal = Terminal::open(&dev, home.path(), &[]);
+    // The default budget ends the write within half a second.
+    let mut terminal = Terminal::open(&dev, home.path(), &["--budget", "300000000"]);
     terminal.runs("CREATE TABLE t (a);", "OK");
     let long = ENDLESS.replace("FROM n)", "FROM n WHERE i < 30000000)");
     terminal.types(&format!("SELECT 'now' || ' it runs'; INSERT INTO t {long}\r"));
