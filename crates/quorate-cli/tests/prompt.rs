@@ -107,7 +107,9 @@ fn a_transaction_at_the_prompt_reads_what_it_writes() {
     terminal.runs("INSERT INTO t VALUES (:a);", "error: UNIQUE constraint failed");
     terminal.runs("SELECT 'seen', a FROM t;", "seen,7");
     assert!(count().contains("rows,0"), "nothing is written before COMMIT");
-    terminal.runs("COMMIT;", "");
+    terminal.types("COMMIT;\r");
+    // The prompt of no transaction.
+    terminal.wait_for("quorate> ");
     assert!(count().contains("rows,1"));
 
     terminal.runs("BEGIN;", "what COMMIT will write");
