@@ -179,7 +179,10 @@ fn a_lost_majority_is_reported() {
     let dev = Dev::start(3);
     let leader = dev.leader();
     let left = dev.ids().into_iter().find(|id| *id != leader).unwrap();
-    dev.ids().into_iter().filter(|id| *id != left).for_each(|id| dev.kill(id));
+    for id in dev.ids().into_iter().filter(|id| *id != left) {
+        dev.kill(id);
+        wait_until("its end", || !is_alive(dev.pid(id)));
+    }
 
     let list = members(&dev, &["list"]);
     let error = failed(&list);

@@ -16,7 +16,7 @@ mod support;
 use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
-use support::{Dev, failed, quorate, signal, succeeded};
+use support::{Dev, failed, is_alive, quorate, signal, succeeded, wait_until};
 use tempfile::TempDir;
 
 /// Returns a cluster of three nodes with a row, and its backup.
@@ -77,8 +77,10 @@ fn another_cluster_begins_with_a_backup() {
     assert_eq!(dev.value(None, "SELECT sum(value) FROM kept"), "1");
 
     // A paused node may continue later, so it counts as alive.
-    dev.kill(1);
-    dev.kill(2);
+    for id in [1, 2] {
+        dev.kill(id);
+        wait_until("its end", || !is_alive(dev.pid(id)));
+    }
     signal(dev.pid(3), Signal::STOP);
     let paused = failed(&quorate(&["restore", "--config", text(&path), text(&file)]));
     signal(dev.pid(3), Signal::CONT);
