@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use rustix::process::Signal;
 use support::clients::{Running, node, or_skipped, program, python};
@@ -146,7 +147,11 @@ fn push(addr: &str, number: usize, has_ended: &AtomicBool) -> Told {
     let mut items = (0..).map(|item| format!("{number}-{item}"));
     let mut client = None;
     while !has_ended.load(Ordering::Relaxed) {
-        let Ok(mut connected) = client.take().map_or_else(|| Redis::try_connect(addr), Ok) else { continue };
+        let Ok(mut connected) = client.take().map_or_else(|| Redis::try_connect(addr), Ok) else {
+            // Its node is away. Others need the processor.
+            thread::park_timeout(Duration::from_millis(20));
+            continue;
+        };
         let sent: Vec<String> = items.by_ref().take(8).collect();
         let requests: Vec<String> = sent.iter().map(|item| format!("RPUSH list {item}")).collect();
         let mut is_broken = connected.send(&requests.join("\n")).is_err();
