@@ -22,7 +22,7 @@ use std::time::Duration;
 use quorate_env::Rng;
 use rustix::process::Signal;
 use support::servers::Servers;
-use support::{Dev, failed, is_alive, quorate, succeeded, wait_until, wait_until_within};
+use support::{Dev, failed, is_alive, processor_time, quorate, succeeded, wait_until, wait_until_within};
 
 /// A row that does not fit into what a full disk has left.
 const INSERT: &str = "INSERT INTO kept VALUES (zeroblob(100000))";
@@ -219,13 +219,6 @@ fn a_stop_does_not_wait_for_an_unstoppable_query() {
         assert_eq!(servers.stop("a", Signal::TERM).code(), Some(1));
     });
     assert!(servers.said("a").contains("stop_cut_short"), "{}", servers.said("a"));
-}
-
-/// Returns the processor time that a process has used, in hundredths of a second.
-fn processor_time(pid: i32) -> u64 {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
-    fields[11..13].iter().map(|field| field.parse::<u64>().unwrap()).sum()
 }
 
 #[test]

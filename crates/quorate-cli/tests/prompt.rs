@@ -12,7 +12,7 @@
 mod support;
 
 use support::terminal::{CTRL_C, CTRL_D, Terminal, UP};
-use support::{Dev, succeeded};
+use support::{Dev, processor_time, succeeded, wait_until};
 
 /// Never ends by itself.
 const ENDLESS: &str = "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n;";
@@ -158,8 +158,10 @@ fn a_cancelled_write_says_that_its_outcome_is_unknown() {
     let mut terminal = Terminal::open(&dev, home.path(), &["--budget", "300000000"]);
     terminal.runs("CREATE TABLE t (a);", "OK");
     let long = ENDLESS.replace("FROM n)", "FROM n WHERE i < 30000000)");
+    let before = processor_time(dev.pid(1));
     terminal.types(&format!("SELECT 'now' || ' it runs'; INSERT INTO t {long}\r"));
     terminal.wait_for("now it runs");
+    wait_until("the write runs", || processor_time(dev.pid(1)) > before + 30);
     terminal.types(CTRL_C);
     terminal.wait_for("error: cancelled; the write may have been done");
     terminal.wait_for("quorate> ");

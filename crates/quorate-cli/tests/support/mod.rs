@@ -305,6 +305,13 @@ pub fn is_alive(pid: i32) -> bool {
     state.is_ok_and(|stat| !stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z')))
 }
 
+/// Returns the processor time that a process has used, in hundredths of a second.
+pub fn processor_time(pid: i32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    fields[11..13].iter().map(|field| field.parse::<u64>().unwrap()).sum()
+}
+
 pub fn wait_until(what: &str, holds: impl FnMut() -> bool) {
     wait_until_within(DEADLINE, what, holds);
 }
