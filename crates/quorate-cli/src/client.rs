@@ -12,6 +12,8 @@ use crate::error::{Context as _, Error, Result};
 const STATUS_MAX: Duration = Duration::from_secs(2);
 /// How long a starting node or a new cluster may take to answer.
 const START_MAX: Duration = Duration::from_secs(120);
+/// How long an election may take.
+const ELECTION_MAX: Duration = Duration::from_secs(10);
 /// How often a starting node is polled.
 const START_POLL: Duration = Duration::from_millis(20);
 
@@ -48,6 +50,18 @@ pub async fn leader(addrs: &[String], secret: &SecretSource) -> Option<u64> {
         }
     }
     None
+}
+
+/// The same, but waits for a leader if there is an election just now.
+pub async fn wait_for_leader(addrs: &[String], secret: &SecretSource) -> Option<u64> {
+    let deadline = Instant::now() + ELECTION_MAX;
+    loop {
+        let leader = leader(addrs, secret).await;
+        if leader.is_some() || Instant::now() >= deadline {
+            return leader;
+        }
+        sleep(START_POLL).await;
+    }
 }
 
 /// The nodes of `quorate dev` use no TLS.

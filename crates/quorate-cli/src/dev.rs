@@ -104,7 +104,7 @@ async fn print_pid(dir: &Path, which: Which) -> Result<()> {
     let id = match which {
         Which::Node(id) => id,
         Which::Leader => {
-            let leader = client::leader(&cluster.addrs(), &SecretSource::File(secret_file(dir))).await;
+            let leader = client::wait_for_leader(&cluster.addrs(), &SecretSource::File(secret_file(dir))).await;
             leader.ok_or_else(|| Error::new("no node leads at the moment: try again"))?
         }
     };
