@@ -104,7 +104,8 @@ fn a_proxy_follows_the_leader_and_lets_in_users_only() {
             written += 1;
         }
         servers.serve(&led);
-        wait_until("the node to be back", || servers.value("SELECT count(*) FROM t") == written.to_string());
+        servers.has_caught_up(&led);
+        assert_eq!(servers.value("SELECT count(*) FROM t"), written.to_string());
     }
     assert_eq!(proxy.run(&token, "SELECT count(*) FROM t")["values"][0][0], written);
     for name in ["a", "b", "c"] {

@@ -375,5 +375,7 @@ fn clients_work_over_tls_with_users_while_the_leader_is_killed() {
         servers.stop(&led, Signal::KILL);
         running.says("passed");
         servers.serve(&led);
+        // The next leader is killed only then.
+        servers.has_caught_up(&led);
     }
 }
