@@ -8,6 +8,7 @@ use quorate::admin::Admin;
 use quorate::types::ClusterId;
 use quorate::{Level, Observer};
 use quorate_env::{Env, Instant, lock, sleep, timeout};
+use tokio::sync::Mutex as AsyncMutex;
 
 use super::{ATTEMPTS_MAX, Last, Plan, State, WINDOW_MAX};
 use crate::backups::{self, Claim, Made, NANOS, Options, blocking, env};
@@ -55,19 +56,38 @@ struct Held {
     store: Store,
     name: String,
     content: String,
+    /// Locked while the store creates it.
+    creating: Arc<AsyncMutex<()>>,
 }
 
 impl Held {
-    /// Looks whether the claim that is in the store is this one.
-    async fn is_there(&self) -> Result<bool, Error> {
-        let mut found = match self.store.download(&self.name).await {
-            Err(Error::Missing { .. }) => return Ok(false),
-            found => found?,
-        };
-        Ok(found.bytes() <= CLAIM_BYTES_MAX && found.next().await?.is_some_and(|content| content == self.content))
+    /// Creates the claim in the store; returns `false` if there is one already. Goes on if the caller is dropped: a
+    /// request that was begun may have its effect later, when the claim was already looked for in vain.
+    async fn create(&self, env: &Env) -> Result<bool, Error> {
+        let (claim, creating) = (self.clone(), Arc::clone(&self.creating).lock_owned().await);
+        let created = env.spawn(async move {
+            let _creating = creating;
+            claim.store.put_new(&claim.name, claim.content.into()).await
+        });
+        created.await.unwrap_or(Err(Error::Closed))
     }
 
+    /// Looks whether the claim that is in the store is this one.
+    async fn is_there(&self) -> Result<bool, Error> {
+        let content = async {
+            let mut found = self.store.download(&self.name).await?;
+            if found.bytes() > CLAIM_BYTES_MAX { Ok(None) } else { found.next().await }
+        };
+        match content.await {
+            // The node that had claimed the time may remove its claim at any moment.
+            Err(Error::Missing { .. }) => Ok(false),
+            content => Ok(content?.is_some_and(|content| content == self.content)),
+        }
+    }
+
+    /// Removes the claim if it is in the store, or is about to be there.
     async fn remove(&self) -> Result<(), Error> {
+        let _created = self.creating.lock().await;
         if self.is_there().await? { self.store.delete(&self.name).await } else { Ok(()) }
     }
 }
@@ -183,10 +203,11 @@ impl Runner {
     /// Claims a time. Returns `false` if another node has claimed it.
     async fn claim(&self, store: &Store, due: u64, place: &Place) -> Result<bool, Error> {
         let name = Claim { time: due, cluster: place.cluster }.to_string();
-        let claim = Held { store: store.clone(), name, content: format!("{} {}\n", place.name, self.mark) };
+        let content = format!("{} {}\n", place.name, self.mark);
+        let claim = Held { store: store.clone(), name, content, creating: Arc::default() };
         // A stop may come before the answer, and has to remove the claim then.
         *lock(&self.held) = Some(claim.clone());
-        let is_new = store.put_new(&claim.name, claim.content.clone().into()).await?;
+        let is_new = claim.create(&self.env).await?;
         // The answer to an earlier request may have been lost.
         let is_held = is_new || claim.is_there().await?;
         if !is_held {
@@ -282,4 +303,29 @@ pub(crate) async fn empty_dir(env: &Env, path: &Path) -> Result<(), Error> {
         disk.create_dir_all(&path)
     };
     blocking(env, move || empty().map_err(Error::disk(&named))).await
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests stop at the first surprise")]
+
+    use futures_util::FutureExt as _;
+
+    use super::*;
+    use crate::store::Location;
+
+    /// What is dropped after one poll has begun the request, and has not seen its end.
+    #[tokio::test]
+    async fn a_claim_that_is_being_created_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&Location::dir(dir.path()).unwrap(), None).unwrap();
+        for number in 0..50 {
+            let (name, content) = (format!("{number}.claim"), "mine".to_owned());
+            let claim = Held { store: store.clone(), name, content, creating: Arc::default() };
+            assert!(claim.create(&env()).now_or_never().is_none());
+            claim.remove().await.unwrap();
+            assert!(!claim.is_there().await.unwrap());
+        }
+        assert_eq!(store.list().await.unwrap(), []);
+    }
 }
