@@ -281,7 +281,7 @@ impl Download {
     ///
     /// # Errors
     ///
-    /// See [`Store::put`]. The object may have been replaced or deleted meanwhile.
+    /// Returns [`Error::Missing`] if the object was deleted meanwhile. It may also have been replaced.
     pub async fn next(&mut self) -> Result<Option<Bytes>, Error> {
         if self.at >= self.bytes {
             return Ok(None);
@@ -289,8 +289,15 @@ impl Download {
         let end = self.at.saturating_add(CHUNK_BYTES).min(self.bytes);
         let (path, range) = (self.store.path(&self.name), GetRange::Bounded(self.at..end));
         let options = GetOptions { range: Some(range), if_match: self.tag.clone(), ..GetOptions::default() };
-        let get = async { self.store.inner.get_opts(&path, options).await?.bytes().await };
+        let get = async {
+            match self.store.inner.get_opts(&path, options).await {
+                Err(object_store::Error::NotFound { .. }) => Ok(None),
+                got => got?.bytes().await.map(Some),
+            }
+        };
         let piece = self.store.bounded(|| format!("read '{}'", self.name), get).await?;
+        let missing = || Error::Missing { location: self.store.location.to_string(), name: self.name.clone() };
+        let piece = piece.ok_or_else(missing)?;
         if piece.len() as u64 != end - self.at {
             let source = format!("{} bytes came in place of {}", piece.len(), end - self.at).into();
             let (location, what) = (self.store.location.to_string(), format!("read '{}'", self.name));

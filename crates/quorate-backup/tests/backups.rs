@@ -194,8 +194,10 @@ async fn objects_are_put_once_and_read_in_pieces() {
         (pieces, bytes) = (pieces + 1, bytes + piece.len());
     }
     assert_eq!((pieces, bytes), (2, 12 << 20));
+    let mut deleted = store.download("a").await.unwrap();
     store.delete("a").await.unwrap();
     store.delete("a").await.unwrap();
+    assert!(matches!(deleted.next().await, Err(Error::Missing { .. })));
     assert!(matches!(store.download("a").await, Err(Error::Missing { .. })));
     store.upload("c").await.unwrap().abort().await.unwrap();
     assert_eq!(store.list().await.unwrap().len(), 1);
