@@ -18,7 +18,7 @@ use std::net::TcpStream;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{exchange, get, show};
+use common::{exchange, get, raised, show};
 use quorate::admin::Login;
 use quorate::sim::SimHooks;
 use quorate::users::UserRole;
@@ -59,6 +59,7 @@ fn a_port_follows_the_life_of_its_node() {
         let Single { dir, node } = Single::start().await;
         server.show(&node);
         until("readiness", || is_ready(&server)).await;
+        raised(&node).await;
         node.sql().execute("CREATE TABLE t (x)", ()).await.unwrap();
         let (code, status) = json_of(&server, "/status");
         let shown = node.status();

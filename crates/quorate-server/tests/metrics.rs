@@ -16,7 +16,7 @@ mod support;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use common::{BESIDE, Page, get, show, with_group};
+use common::{BESIDE, Page, get, raised, show, with_group};
 use quorate::sim::{SimHooks, group};
 use quorate::{Level, Node};
 use quorate_env::Env;
@@ -41,6 +41,8 @@ fn a_node_counts_what_it_did() {
     run(async {
         let Single { dir: _dir, node } = Single::start().await;
         let (sql, server) = (node.sql(), show(&node).await);
+        // Before the first write, so that the batch that raises the level is recorded before that of this write.
+        raised(&node).await;
         sql.execute("CREATE TABLE t (x INTEGER PRIMARY KEY)", ()).await.unwrap();
         let settled =
             |page: &Page| page.main("quorate_writes_total", "") == page.main("quorate_write_seconds_count", "");
@@ -90,6 +92,7 @@ fn the_stages_of_a_write_add_up_to_its_time() {
     run(async {
         let Single { dir: _dir, node } = Single::start().await;
         let (sql, server) = (node.sql(), show(&node).await);
+        raised(&node).await;
         sql.execute("CREATE TABLE t (x)", ()).await.unwrap();
         let writers = (0..8).map(|_| {
             let sql = sql.clone();

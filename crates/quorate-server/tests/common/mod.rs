@@ -27,7 +27,7 @@ use quorate_resp::Notifications;
 use quorate_server::http::{HttpServer, serve};
 use quorate_server::resp;
 
-use crate::support::PATIENCE;
+use crate::support::{PATIENCE, until};
 
 /// A group beside `main`.
 pub const BESIDE: GroupId = GroupId(2);
@@ -42,6 +42,12 @@ pub fn with_group(config: &Config) -> (Env, SimHooks) {
         Ok(store as Arc<dyn StateMachine>)
     });
     (env, SimHooks { groups: [(BESIDE, open)].into(), ..SimHooks::default() })
+}
+
+/// Waits until a node that runs alone has raised the format level, about a second after its start. That is a write too,
+/// and the last one that it makes by itself.
+pub async fn raised(node: &Node) {
+    until("the format level", || node.status().format_level == FORMAT_LEVEL).await;
 }
 
 /// Opens a port for a node.
