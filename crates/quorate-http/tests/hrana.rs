@@ -218,31 +218,33 @@ async fn a_transaction_that_only_reads_keeps_one_state_and_holds_up_nobody() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn batons_are_used_once_and_streams_expire() {
-    let server = Server::with(Options::default().with_stream_idle(Duration::from_millis(300))).await;
-    let (old, _) = server.pipeline(None, json!([]));
-    let send = |baton: &str| {
+    let send = |server: &Server, baton: &str| {
         let reply = server.post("/v3/pipeline", &json!({ "baton": baton, "requests": [] }));
         (reply.status, reply.json()["code"].as_str().unwrap_or_default().to_owned())
     };
-    let (new, _) = server.pipeline(old.as_deref(), json!([]));
-    assert_eq!(send(old.as_deref().unwrap()), (400, "BATON_INVALID".to_owned()));
-    assert_eq!(send("no baton"), (400, "BATON_INVALID".to_owned()));
+    let server = Server::start().await;
+    let (old, _) = server.pipeline(None, json!([]));
+    server.pipeline(old.as_deref(), json!([]));
+    assert_eq!(send(&server, old.as_deref().unwrap()), (400, "BATON_INVALID".to_owned()));
+    assert_eq!(send(&server, "no baton"), (400, "BATON_INVALID".to_owned()));
     let (closed, _) = server.pipeline(None, json!([{ "type": "close" }, { "type": "get_autocommit" }]));
     assert_eq!(closed, None);
     // An idle stream expires by itself; each look would use its baton, so another stream is looked at.
+    let server = Server::with(Options::default().with_stream_idle(Duration::from_millis(300))).await;
+    let (idle, _) = server.pipeline(None, json!([]));
     let insert = json!([execute("BEGIN IMMEDIATE", json!([]))]);
     let (held, _) = server.pipeline(None, insert);
     wait_until("the expiry of the transaction", || {
         let (_, results) = server.pipeline(None, json!([execute("CREATE TABLE IF NOT EXISTS a (b)", json!([]))]));
         results[0]["type"] == "ok"
     });
-    wait_until("the expiry of the stream", || send(new.as_deref().unwrap()) == (400, "STREAM_EXPIRED".to_owned()));
+    assert_eq!(send(&server, idle.as_deref().unwrap()), (400, "STREAM_EXPIRED".to_owned()), "it is older");
     drop(held);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_transaction_never_goes_on_in_autocommit() {
-    let server = Server::with(Options::default().with_transaction_time(Duration::from_millis(400))).await;
+    let server = Server::with(Options::default().with_transaction_time(Duration::from_secs(3))).await;
     server.run(USERS).await;
     let insert = execute("INSERT INTO users (name) VALUES ('ann')", json!([]));
     let (baton, results) = server.pipeline(None, json!([execute("BEGIN", json!([])), insert]));
