@@ -10,6 +10,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use quorate_archive::Objects;
 use quorate_archive::objects::{Listed, Memory};
 use quorate_backup::store::{Location, PART_BYTES, Store};
@@ -76,6 +77,28 @@ async fn keeps_its_promises(store: Arc<dyn Objects>) {
 async fn a_directory_keeps_the_promises_of_a_store() {
     let dir = tempfile::tempdir().unwrap();
     keeps_its_promises(Arc::new(Store::open(&Location::dir(dir.path()).unwrap(), None).unwrap())).await;
+}
+
+/// What a caller has given up is done before the next one gets its turn, or not at all.
+#[tokio::test]
+async fn a_replacement_that_was_given_up_does_not_undo_a_later_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(&Location::dir(dir.path()).unwrap(), None).unwrap();
+    let mut version = store.create("0c/a", Bytes::from_static(b"first"), None).await.unwrap().unwrap();
+    for round in 0..50 {
+        let _ = store.replace("0c/a", Bytes::from_static(b"given up"), &version).now_or_never();
+        let last = Bytes::from(format!("last {round}"));
+        version = loop {
+            let found = store.read("0c/a", None).await.unwrap().unwrap().version;
+            match store.replace("0c/a", last.clone(), &found).await {
+                Ok(Some(version)) => break version,
+                Ok(None) => {}
+                Err(error) => assert!(error.is_retryable, "{error}"),
+            }
+            tokio::task::yield_now().await;
+        };
+        assert_eq!(store.read("0c/a", None).await.unwrap().unwrap().bytes, last);
+    }
 }
 
 /// Where a disk is not mounted any more, an archive must not begin anew on the disk below.

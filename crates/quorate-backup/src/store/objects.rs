@@ -38,12 +38,12 @@ impl Objects for Store {
                 let options = PutOptions { mode: PutMode::Update(from_text(version)), ..PutOptions::default() };
                 return self.put_if(key, bytes, options, "replace").await;
             }
-            let _lock = self.lock_folder(key)?;
-            let found = self.read(key, Some(0..0)).await?;
-            if found.is_none_or(|found| found.version != *version) {
-                return Ok(None);
-            }
-            self.put_if(key, bytes, PutOptions::default(), "replace").await
+            // If the caller is dropped, the file system may still carry the request out, and the lock must last until
+            // then. So it is held by a task of its own.
+            let (store, key, version) = (self.clone(), key.to_owned(), version.clone());
+            let env = Env::current().unwrap_or_else(Env::real);
+            let replaced = env.spawn(async move { store.replace_locked(&key, bytes, &version).await });
+            replaced.await.unwrap_or_else(|_| Err(failed(Error::Closed)))
         })
     }
 
@@ -144,6 +144,21 @@ impl Store {
             }
         };
         self.bounded(|| format!("{verb} '{key}'"), put).await.map_err(failed)
+    }
+
+    /// Replaces an object of a directory, under the lock of its folder, if it has this version.
+    async fn replace_locked(
+        &self,
+        key: &str,
+        bytes: Bytes,
+        version: &Version,
+    ) -> Result<Option<Version>, ObjectsError> {
+        let _lock = self.lock_folder(key)?;
+        let found = self.read(key, Some(0..0)).await?;
+        if found.is_none_or(|found| found.version != *version) {
+            return Ok(None);
+        }
+        self.put_if(key, bytes, PutOptions::default(), "replace").await
     }
 
     /// Returns the store with the time-out for short bodies, or for all.
