@@ -84,7 +84,8 @@ fn counters_are_reset_at_each_entry() {
 #[test]
 fn the_statements_of_an_entry_share_its_time() {
     let (_conn, Determinism { budget, .. }) = connection();
-    let max = Duration::from_millis(5);
+    // Longer than other threads keep this one from running between two of its calls.
+    let max = Duration::from_millis(500);
     budget.allow(Some(max));
     let statement = |pause: bool| {
         budget.start(false);

@@ -61,16 +61,22 @@ async fn tasks_share_a_snapshot() {
     assert_eq!((long.unwrap().one(), short.unwrap().one()), (Ok(300_000_i64), Ok(10_i64)));
 }
 
+/// An age that a test does not reach between two of its calls.
+const AGE: Duration = Duration::from_secs(2);
+
+/// The pause between two looks whether it is reached.
+const POLL: Duration = Duration::from_millis(2);
+
 #[test]
 fn an_idle_snapshot_is_ended_at_its_age() {
-    let options = ReaderOptions { readers: 1, transaction: Duration::from_millis(20), ..ReaderOptions::default() };
+    let options = ReaderOptions { readers: 1, transaction: AGE, ..ReaderOptions::default() };
     let fixture = fixture_with(options);
     let snapshot = fixture.readers.snapshot_blocking().unwrap();
     assert_eq!(name(&snapshot), "name 1");
     let start = Clock::now();
     while fixture.readers.expire() == 0 {
         assert!(start.elapsed() < PATIENCE);
-        std::thread::yield_now();
+        std::thread::sleep(POLL);
     }
     // The reader is free although the snapshot still exists.
     fixture.assert_usable();
@@ -81,14 +87,13 @@ fn an_idle_snapshot_is_ended_at_its_age() {
 
 #[tokio::test]
 async fn a_long_snapshot_lasts_until_old_ones_are_ended() {
-    let transaction = Duration::from_millis(20);
-    let fixture = fixture_with(ReaderOptions { transaction, ..ReaderOptions::default() });
+    let fixture = fixture_with(ReaderOptions { transaction: AGE, ..ReaderOptions::default() });
     let snapshot = fixture.readers.snapshot(&Env::real(), PATIENCE).await.unwrap();
     assert!(!fixture.readers.keeps_old());
     let start = Clock::now();
     while !fixture.readers.keeps_old() {
         assert!(start.elapsed() < PATIENCE);
-        std::thread::yield_now();
+        std::thread::sleep(POLL);
     }
     assert_eq!(fixture.readers.expire(), 0);
     assert_eq!(name(&snapshot), "name 1");
