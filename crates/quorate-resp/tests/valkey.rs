@@ -30,6 +30,9 @@ const START_TIME_MAX: Duration = Duration::from_secs(30);
 /// How long a server may take to answer.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
 
+/// How much later the door may get requests. Replies that tell a time may differ by twice this.
+const APART_MAX: Duration = Duration::from_secs(1);
+
 /// A Valkey, which ends with this.
 struct Valkey {
     process: Child,
@@ -200,9 +203,16 @@ impl Both {
         self.door.ask(&hello, now()).unwrap();
     }
 
-    /// Sends requests, and returns whether all replies are the same. If some are apart by a decision, both begin anew.
+    /// Sends requests, and returns whether all replies are the same. If some are apart by a decision, or the two sides
+    /// have got the requests at different times, both begin anew.
     fn ask(&mut self, pipeline: &[Vec<Bytes>]) -> bool {
-        let (redis, ours) = (self.valkey.ask(pipeline), self.door.ask(pipeline, now()).unwrap());
+        let begun = Instant::now();
+        let (redis, now) = (self.valkey.ask(pipeline), now());
+        if begun.elapsed() > APART_MAX {
+            self.begin_anew();
+            return false;
+        }
+        let ours = self.door.ask(pipeline, now).unwrap();
         assert_eq!(redis.len(), ours.len(), "{pipeline:?}: {redis:?} {ours:?}");
         for (request, (redis, ours)) in pipeline.iter().zip(redis.iter().zip(&ours)) {
             match self.comparison.check(request, redis, ours) {
