@@ -14,6 +14,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_env::disk::{DirItem, DirLock, Disk, File, OpenMode, RealDisk, Space};
@@ -22,6 +23,7 @@ use quorate_model::{StateMachine, StoreFault};
 use rusqlite::Connection;
 
 use crate::error::OpenError;
+use crate::options::StoreOptions;
 use crate::store::SqlStore;
 use crate::store::tests::{apply, create_table, home, insert, killed_copy, open, options, rows, try_open};
 
@@ -275,7 +277,8 @@ fn outsider() {
 #[test]
 fn an_outside_reader_does_not_delete_the_wal() {
     let home = home();
-    let store = open(&home.dir, options());
+    // An idle store would empty it, and the other process may take long to start.
+    let store = open(&home.dir, StoreOptions { idle_after: Duration::from_secs(3_600), ..options() });
     apply(&store, vec![create_table(), insert(2, 1)]).unwrap();
     // Everything that the store does with the main file besides SQLite: reading it for an image, syncing it, measuring
     // it.
