@@ -114,7 +114,7 @@ fn a_node_without_a_majority_is_not_ready() {
             until("another leader", || is_ready(&server)).await;
 
             cluster.kill(others[1]);
-            // For a moment the node may take a leader for alive that answered a call after its last heartbeat.
+            // At first there may be another reason, such as an election.
             let known = ["has not been heard from for", "without a majority", "no leader is known"];
             until("the loss to be noticed", || {
                 let why = json_of(&server, "/ready").1["reasons"].to_string();

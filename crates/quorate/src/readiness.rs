@@ -151,7 +151,8 @@ fn no_leader(status: &Status, own: &MemberStatus, silence_max: Duration) -> Opti
         return None;
     }
     let name = leader.name.clone();
-    if leader.silent_for <= silence_max {
+    // A leader that has died may have answered a call a little later than it has sent its last heartbeat.
+    if leader.silent_for <= silence_max / 2 {
         return Some(NotReady::Unreached { name, addr: own.addr.clone() });
     }
     Some(NotReady::LeaderSilent { name, silence: silence.unwrap_or(leader.silent_for).max(leader.silent_for) })
@@ -259,6 +260,16 @@ mod tests {
             let expected = NotReady::Unreached { name: "n2".to_owned(), addr: "n1:1".to_owned() };
             assert_eq!(reasons(unreached), [expected]);
         }
+    }
+
+    #[test]
+    fn a_leader_that_died_after_an_answer_is_silent() {
+        let silence = SILENCE_MAX + Duration::from_millis(1);
+        let died = |status: &mut Status| {
+            (status.leader, status.standing.leader_silent_for) = (None, Some(silence));
+            status.members[1].silent_for = SILENCE_MAX - Duration::from_secs(1);
+        };
+        assert_eq!(reasons(died), [NotReady::LeaderSilent { name: "n2".to_owned(), silence }]);
     }
 
     #[test]
