@@ -14,8 +14,8 @@ mod common;
 mod support;
 
 use std::collections::BTreeSet;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpListener;
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -36,19 +36,28 @@ impl Collector {
         let kept = self.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming() {
-                let mut stream = BufReader::new(stream.unwrap());
-                let mut head = Vec::new();
-                while !head.ends_with(b"\r\n\r\n") && stream.read_until(b'\n', &mut head).unwrap() > 0 {}
-                let head = String::from_utf8(head).unwrap().to_lowercase();
-                let header = |name: &str| head.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim();
-                assert_eq!(header("content-type:"), "application/json");
-                let mut body = vec![0; header("content-length:").parse().unwrap()];
-                stream.read_exact(&mut body).unwrap();
-                let path = head.strip_prefix("post ").unwrap().split(' ').next().unwrap().to_owned();
-                kept.0.lock().unwrap().push((path, serde_json::from_slice(&body).unwrap()));
-                stream.get_mut().write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").unwrap();
+                // The exporter may give a request up, and sends another one later.
+                let _ = kept.receive(stream.unwrap());
             }
         });
+    }
+
+    /// Receives a request and answers it.
+    fn receive(&self, stream: TcpStream) -> io::Result<()> {
+        let (mut stream, mut head) = (BufReader::new(stream), Vec::new());
+        while !head.ends_with(b"\r\n\r\n") {
+            if stream.read_until(b'\n', &mut head)? == 0 {
+                return Ok(());
+            }
+        }
+        let head = String::from_utf8(head).unwrap().to_lowercase();
+        let header = |name: &str| head.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim();
+        assert_eq!(header("content-type:"), "application/json");
+        let mut body = vec![0; header("content-length:").parse().unwrap()];
+        stream.read_exact(&mut body)?;
+        let path = head.strip_prefix("post ").unwrap().split(' ').next().unwrap().to_owned();
+        self.0.lock().unwrap().push((path, serde_json::from_slice(&body).unwrap()));
+        stream.get_mut().write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
     }
 
     fn received(&self, path: &str) -> Vec<Value> {
