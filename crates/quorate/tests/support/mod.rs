@@ -181,9 +181,13 @@ impl Cluster {
 
     /// Returns the name of the leader, once there is one.
     pub async fn leader(&self) -> String {
-        let leader = || self.nodes.iter().find(|(_, node)| node.is_leader()).map(|(name, _)| name.clone());
-        until("a leader", || leader().is_some()).await;
-        leader().unwrap()
+        let mut leader = None;
+        until("a leader", || {
+            leader = self.nodes.iter().find(|(_, node)| node.is_leader()).map(|(name, _)| name.clone());
+            leader.is_some()
+        })
+        .await;
+        leader.unwrap()
     }
 
     /// Ends a node as if its process had been killed.
