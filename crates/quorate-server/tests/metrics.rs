@@ -186,7 +186,7 @@ fn an_image_is_counted_at_both_ends() {
         let leader = cluster.leader().await;
         let victim = ["b", "c"].into_iter().find(|name| *name != leader).unwrap();
         cluster.kill(victim);
-        cluster.wipe(victim);
+        cluster.wipe(victim).await;
         let led = show(cluster.node(&leader)).await;
         // Writes until the start of the log is purged, so that the node needs an image.
         let rng = Env::real().rng().clone();

@@ -104,7 +104,7 @@ fn extensions_work_on_every_node_and_after_a_loss() {
         );
 
         cluster.stop("c").await;
-        cluster.wipe("c");
+        cluster.wipe("c").await;
         cluster.restart("c").await;
         for name in ["a", "b", "c"] {
             assert_eq!(titles(&cluster.sql(name)).await, ["Zz", "Short", "A long title"]);

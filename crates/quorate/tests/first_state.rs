@@ -127,7 +127,7 @@ fn a_new_cluster_begins_with_the_state_of_a_lost_one_and_lives_on() {
         // A node without its disk comes back to the living cluster, even the one that has restored.
         for name in ["a", "b"] {
             cluster.kill(name);
-            cluster.wipe(name);
+            cluster.wipe(name).await;
             cluster.restart(name).await;
             let sql = cluster.sql(name).at(Level::Linearizable);
             assert_eq!(numbers(&sql).await, [0, 1, 2, 3, 4, 5, 6], "{name}");

@@ -195,7 +195,7 @@ fn an_image_holds_the_keys() {
         make_table(&cluster.sql("a")).await.unwrap();
         let first = cluster.sql("b").with_key("k").execute_returning(INSERT, (1,)).await.unwrap();
         cluster.stop("c").await;
-        cluster.wipe("c");
+        cluster.wipe("c").await;
         let log = |name| cluster.config(name).data_dir.join("log/0000000001.wal");
         let noise = "UPDATE t SET b = b || randomblob(5000)";
         while ["a", "b"].iter().any(|name| log(name).exists()) {

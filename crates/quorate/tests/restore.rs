@@ -230,7 +230,7 @@ fn an_old_node_joins_only_with_an_empty_directory() {
         assert_eq!(numbers(&cluster.sql("c")).await, (0..10).collect::<Vec<_>>());
 
         cluster.stop("c").await;
-        cluster.wipe("c");
+        cluster.wipe("c").await;
         cluster.restart("c").await;
         let joined = |node: &Node| node.status().members.iter().filter(|member| member.voter).count() == 2;
         until("it has joined", || joined(cluster.node("c"))).await;

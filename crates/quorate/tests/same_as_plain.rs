@@ -72,7 +72,7 @@ fn nodes_compute_the_same_as_plain_sqlite() {
         write(&cluster, &["a", "b", "c"]).await;
 
         cluster.stop("c").await;
-        cluster.wipe("c");
+        cluster.wipe("c").await;
         write(&cluster, &["a", "b"]).await;
         // The node gets an image instead of the log.
         let first = |name| cluster.config(name).data_dir.join("log/0000000001.wal");

@@ -21,8 +21,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use quorate::sim::SimHooks;
-use quorate::{Client, ClientConfig, Config, Error, Node, SecretSource, Sql};
+use quorate::{Client, ClientConfig, Config, Error, Node, SecretSource, Sql, StartError};
 use quorate_env::Env;
+use quorate_env::disk::{Disk as _, RealDisk};
 use quorate_wire::{CallError, Dialer, DialerConfig, Identity, Purpose, Role, Secret};
 use tempfile::TempDir;
 
@@ -154,9 +155,16 @@ impl Cluster {
     }
 
     async fn start_node(&self, name: &str) -> Node {
-        let mut config = self.config(name);
-        let (env, seams) = (self.world)(name, &mut config);
-        Node::start_with(env, config, seams).await.unwrap()
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let mut config = self.config(name);
+            let (env, seams) = (self.world)(name, &mut config);
+            match Node::start_with(env, config, seams).await {
+                // A worker of the node that was killed may still wait for the disk.
+                Err(StartError::InUse(_)) if Instant::now() < deadline => {}
+                started => return started.unwrap(),
+            }
+        }
     }
 
     pub fn nodes(&self) -> impl Iterator<Item = &Node> {
@@ -217,8 +225,15 @@ impl Cluster {
         items.filter(|path| path.is_dir()).max().unwrap().join("quorate.db")
     }
 
-    /// Deletes the directory of a node that is not running.
-    pub fn wipe(&self, name: &str) {
-        std::fs::remove_dir_all(self.config(name).data_dir).unwrap();
+    /// Deletes the directory of a node that was stopped or killed, once its last worker has left it.
+    pub async fn wipe(&self, name: &str) {
+        let dir = self.config(name).data_dir;
+        let mut claim = None;
+        until("the node has left its directory", || {
+            claim = RealDisk.lock_dir(&dir).ok();
+            claim.is_some()
+        })
+        .await;
+        std::fs::remove_dir_all(dir).unwrap();
     }
 }
