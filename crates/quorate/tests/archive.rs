@@ -11,7 +11,6 @@
 
 mod support;
 
-use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,7 +23,7 @@ use quorate::restore::{RestoreOptions, from_archive};
 use quorate::sim::SimHooks;
 use quorate::{ClientConfig, Config, Level, Node, Sql};
 use quorate_env::Env;
-use support::{Cluster, run, secret, until};
+use support::{Cluster, free_addr, run, secret, until};
 use tempfile::TempDir;
 
 /// How often is read while nothing is written. Each read takes a round of the quorum.
@@ -310,8 +309,7 @@ fn a_rehearsal_reports_a_difference_between_the_archive_and_the_nodes() {
     run(async {
         let (dir, memory) = (TempDir::new().unwrap(), Memory::new());
         // The members keep the address.
-        let addr = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-        let config = Config::single(dir.path().join("a")).with_secret(secret()).with_listen(addr);
+        let config = Config::single(dir.path().join("a")).with_secret(secret()).with_listen(free_addr());
         let node = Node::start(config.clone().with_archive(archive(&memory))).await.unwrap();
         let sql = node.sql();
         sql.execute("CREATE TABLE lines (id INTEGER PRIMARY KEY, text TEXT)", ()).await.unwrap();

@@ -11,14 +11,13 @@
 
 mod support;
 
-use std::net::TcpListener;
 use std::time::Duration;
 
 use bytes::Bytes;
 use quorate::admin::{AdminError, Admission, Admitted};
 use quorate::backup::BackupOptions;
 use quorate::{Admin, Client, ClientConfig, Config, Ended, Error, Level, Node, SecretSource, StartError};
-use support::{Cluster, PATIENCE, run, secret, until};
+use support::{Cluster, PATIENCE, free_addr, run, secret, until};
 use tempfile::TempDir;
 
 /// A node whose configuration lists the cluster and itself, and its address.
@@ -30,8 +29,7 @@ struct Fourth {
 
 impl Fourth {
     fn of(cluster: &Cluster) -> Self {
-        let (dir, listener) = (TempDir::new().unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
-        let addr = listener.local_addr().unwrap().to_string();
+        let (dir, addr) = (TempDir::new().unwrap(), free_addr());
         let mut config = cluster.config("a").with_name("d");
         config.data_dir = dir.path().join("d");
         config.members.insert("d".to_owned(), addr.clone());

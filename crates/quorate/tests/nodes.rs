@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::join;
 use quorate::admin::AdminError;
 use quorate::{Client, ClientConfig, Config, ConnectError, Error, Node, SecretSource, StartError};
-use support::{PATIENCE, Single, run, secret};
+use support::{PATIENCE, Single, free_addr, run, secret};
 use tempfile::TempDir;
 
 /// An executor without timers, sockets and threads.
@@ -161,8 +161,7 @@ fn a_read_only_client_can_not_write() {
 #[test]
 fn an_unreachable_node_is_reported_in_time() {
     run(async {
-        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-        let config = ClientConfig::new([free], secret()).with_deadline(Duration::from_millis(200));
+        let config = ClientConfig::new([free_addr()], secret()).with_deadline(Duration::from_millis(200));
         let error = Client::connect(config).await.unwrap_err();
         assert!(matches!(error, ConnectError::Cluster(Error::Unavailable(_))), "{error:?}");
         assert!(error.is_retryable());
@@ -172,10 +171,7 @@ fn an_unreachable_node_is_reported_in_time() {
 #[test]
 fn a_client_outlives_the_restart_of_its_node() {
     run(async {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let addr = listener.local_addr().unwrap().to_string();
-        drop(listener);
-        let dir = TempDir::new().unwrap();
+        let (addr, dir) = (free_addr(), TempDir::new().unwrap());
         let config = Single::config(&dir).with_listen(addr.clone());
         let node = Node::start(config.clone()).await.unwrap();
         let remote = Client::connect(ClientConfig::new([addr], secret())).await.unwrap();

@@ -11,9 +11,7 @@
 mod support;
 
 use std::collections::BTreeMap;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -23,7 +21,7 @@ use quorate::{
 };
 use quorate_env::Env;
 use quorate_tls::authority::{Authority, VALID_FOR};
-use support::{Cluster, PATIENCE, events, run, secret, until};
+use support::{Cluster, PATIENCE, events, free_addr, run, secret, until};
 use tempfile::TempDir;
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -65,14 +63,6 @@ impl Issuer {
     fn client(&self, addrs: Vec<String>) -> ClientConfig {
         ClientConfig::new(addrs, secret()).with_tls(ClientTls::new(self.ca())).with_deadline(Duration::from_secs(20))
     }
-}
-
-/// Returns an address on which nobody listens. Its port is none that the system gives to the nodes of other tests.
-fn free_addr() -> String {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let steps = std::iter::repeat_with(|| (std::process::id() + NEXT.fetch_add(1, Ordering::Relaxed)) % 12_000);
-    let mut addrs = steps.take(12_000).map(|step| format!("127.0.0.1:{}", 20_000 + step));
-    addrs.find(|addr| TcpListener::bind(addr.as_str()).is_ok()).unwrap()
 }
 
 /// The configurations of a cluster whose nodes have these certificates.

@@ -2,7 +2,6 @@
 
 use std::error::Error;
 use std::io;
-use std::net::TcpListener;
 use std::path::Path;
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use quorate::restore::RestoreOptions;
 use quorate::{Client, ClientConfig, Config, Node, SecretSource};
 use tempfile::TempDir;
 
-use crate::support::{Single, run, secret};
+use crate::support::{Single, free_addr, run, secret};
 
 /// Returns the errors from `error` to the one that caused all others.
 fn chain<'a>(error: &'a (dyn Error + 'static)) -> Vec<&'a (dyn Error + 'static)> {
@@ -77,8 +76,7 @@ fn a_secret_that_cannot_be_read() {
 #[test]
 fn a_refused_connection() {
     run(async {
-        let addr = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let config = ClientConfig::new([addr.to_string()], secret()).with_deadline(Duration::from_millis(100));
+        let config = ClientConfig::new([free_addr()], secret()).with_deadline(Duration::from_millis(100));
         assert_eq!(system_error(Client::connect(config).await), io::ErrorKind::ConnectionRefused);
     });
 }

@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::net::TcpListener;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -34,6 +35,15 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub fn secret() -> SecretSource {
     SecretSource::Inline(SECRET.to_owned())
+}
+
+/// Returns an address on which nobody listens, once. The system gives its port to no other socket, so that a node that
+/// is down keeps it.
+pub fn free_addr() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let steps = std::iter::repeat_with(|| (std::process::id() + NEXT.fetch_add(1, Ordering::Relaxed)) % 8_000);
+    let mut addrs = steps.take(8_000).map(|step| format!("127.0.0.1:{}", 12_000 + step));
+    addrs.find(|addr| TcpListener::bind(addr.as_str()).is_ok()).unwrap()
 }
 
 /// Calls a method in a role.
@@ -132,9 +142,7 @@ impl Cluster {
     }
 
     fn prepare_in(world: World) -> Self {
-        let listeners = ["a", "b", "c"].map(|name| (name.to_owned(), TcpListener::bind("127.0.0.1:0").unwrap()));
-        let members = listeners.iter().map(|(name, l)| (name.clone(), l.local_addr().unwrap().to_string())).collect();
-        drop(listeners);
+        let members = ["a", "b", "c"].map(|name| (name.to_owned(), free_addr())).into();
         Self { dir: TempDir::new().unwrap(), members, nodes: BTreeMap::new(), world }
     }
 
