@@ -243,7 +243,8 @@ fn a_leader_leads_until_it_loses_its_lock() {
         let locks = locks(&sql);
         let lead = |work: Duration| {
             let locks = &locks;
-            locks.acquire("leader").ttl(Duration::from_secs(1)).lead(move |fence| async move {
+            // Longer than a slow disk takes; the loss is noticed after a quarter of it.
+            locks.acquire("leader").ttl(Duration::from_secs(12)).lead(move |fence| async move {
                 let token = fence.holds().await.unwrap().token;
                 assert_eq!(token, fence.token());
                 if work == LONG {
@@ -264,8 +265,8 @@ fn a_leader_leads_until_it_loses_its_lock() {
 fn locks_are_listed_by_prefix_in_pages() {
     on_both(|sql| async move {
         let locks = locks(&sql);
-        let _guards: Vec<LockGuard> =
-            vec![locks.acquire("a/1").await?, locks.acquire("a/2").await?, locks.acquire("b").await?];
+        let acquire = |name: &'static str| locks.acquire(name).ttl(LONG);
+        let _guards: Vec<LockGuard> = vec![acquire("a/1").await?, acquire("a/2").await?, acquire("b").await?];
         let names = |rows: Vec<LockInfo>| rows.into_iter().map(|lock| lock.name).collect::<Vec<_>>();
         let page = locks.list("a/").await?;
         assert_eq!((names(page.rows), page.next), (vec!["a/1".into(), "a/2".into()], None));
