@@ -23,11 +23,13 @@ use crate::protocol::{self, method};
 use crate::rights::Right;
 use crate::submitter::Attempt;
 
-/// How long a write waits for the first archiver of a cluster, which follows the founding, or the first node that can
-/// archive, within about a second.
+/// How long a write waits for the first archiver of a cluster as long as no member is known that can archive. The
+/// appointment follows the founding, or the first such member, within about a second.
 const APPOINTED_MAX: Duration = Duration::from_secs(5);
 
 const NOBODY: &str = "no node archives: set [archive] in the configuration of the nodes";
+
+const NOT_APPOINTED: &str = "no node was appointed to archive in time";
 
 /// Answers a node or a client.
 pub(super) async fn answer(gateway: &Gateway, held: Right, ask: ArchivedAsk) -> Bytes {
@@ -67,10 +69,13 @@ impl Gateway {
         if !status.members.is_empty() && status.members.iter().all(|member| can(member.id) == Some(false)) {
             return Err(nobody());
         }
-        let latest = deadline.min(Instant::now() + APPOINTED_MAX);
+        // The leader appoints this one as soon as there is a leader, and the format level is raised.
+        let somebody_can = status.members.iter().any(|member| can(member.id) == Some(true));
+        let latest = if somebody_can { deadline } else { deadline.min(Instant::now() + APPOINTED_MAX) };
         match timeout_at(latest, roles.wait_for(Option::is_some)).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(_)) => Err(Error::Closed),
+            Err(_) if somebody_can => Err(Error::Unavailable(NOT_APPOINTED.into())),
             Err(_) => Err(nobody()),
         }
     }
