@@ -56,8 +56,8 @@ const ATTEMPT_MAX: Duration = Duration::from_secs(64);
 const END_MAX: Duration = Duration::from_millis(250);
 
 /// How long a write waits for the format level that it needs, which follows the founding of a cluster or the upgrade of
-/// its last node within about a second.
-const LEVEL_MAX: Duration = Duration::from_secs(5);
+/// its last node: usually within about a second, but only after an election and a few syncs of the log.
+const LEVEL_MAX: Duration = Duration::from_secs(20);
 
 /// The pause before such a write is tried again.
 const LEVEL_PAUSE: Duration = Duration::from_millis(100);

@@ -22,6 +22,9 @@ use quorate_model::Appointment;
 use quorate_model::limits::{BASE_LEVEL, FORMAT_LEVEL};
 use support::{Cluster, run, until};
 
+/// How long a write waits here for a level that does not come.
+const SHORT: Duration = Duration::from_millis(200);
+
 /// Starts three nodes; the program of `c` knows only the first format level while the flag is set.
 async fn cluster(is_old: &Arc<AtomicBool>) -> Cluster {
     let is_old = Arc::clone(is_old);
@@ -73,7 +76,8 @@ fn a_level_rises_once_every_member_understands_it() {
             let expected =
                 "this needs format level 2, and the cluster uses 1: upgrade 'c' to a version that understands it";
             assert_eq!(failure.message, expected);
-            let refused = cluster.sql(name).with_key("k").execute("CREATE TABLE t (a)", ()).await.unwrap_err();
+            let hasty = cluster.sql(name).with_key("k").with_deadline(SHORT);
+            let refused = hasty.execute("CREATE TABLE t (a)", ()).await.unwrap_err();
             let Error::Failed(failure) = refused else { panic!("{refused}") };
             assert_eq!(failure.kind, FailureKind::Unsupported);
             assert!(failure.message.contains("needs format level 3, and the cluster uses 1"), "{failure}");
@@ -83,7 +87,7 @@ fn a_level_rises_once_every_member_understands_it() {
             let Error::Failed(failure) = refused else { panic!("{refused}") };
             assert!(failure.message.contains("needs format level 4, and the cluster uses 1"), "{failure}");
         }
-        let keys = cluster.node("a").keys().with_deadline(Duration::from_millis(200));
+        let keys = cluster.node("a").keys().with_deadline(SHORT);
         let (set, read) = (keys.set("k", "v").await.unwrap_err(), keys.get("k").await.unwrap_err());
         assert!(matches!(set, Error::Failed(_)) && matches!(read, Error::Unavailable(_)), "{set}, {read}");
         for refused in [set, read] {
@@ -91,7 +95,9 @@ fn a_level_rises_once_every_member_understands_it() {
         }
         let checked = keys.pipeline_if([keys.expect("k", None)], ["CREATE TABLE t (a)"]).await.unwrap_err();
         assert!(checked.to_string().contains("needs format level 6, and the cluster uses 1"), "{checked}");
-        let remote = cluster.client().await.sql().with_key("k").execute("CREATE TABLE t (a)", ()).await;
+        // The remote node refuses it, which may take a while.
+        let remote = cluster.client().await.sql().with_key("k").with_deadline(Duration::from_secs(10));
+        let remote = remote.execute("CREATE TABLE t (a)", ()).await;
         assert!(
             matches!(&remote, Err(Error::Failed(failure)) if failure.kind == FailureKind::Unsupported),
             "{remote:?}"
