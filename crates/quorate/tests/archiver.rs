@@ -11,23 +11,39 @@
 
 mod support;
 
+use std::time::Duration;
+
 use quorate::backup::BackupOptions;
 use quorate::restore::RestoreOptions;
 use quorate::sim::{SimHooks, appoint};
 use quorate::types::NodeId;
-use quorate::{Level, Node, restore};
+use quorate::{Config, Level, Node, restore};
 use quorate_env::Env;
 use quorate_model::{ARCHIVER_LEVEL, Appointment, Archiver, ControlReply};
-use support::{Cluster, Single, run, until};
+use support::{Cluster, PATIENCE, Single, run, until};
 use tempfile::TempDir;
 
 fn hooks(archives: bool) -> SimHooks {
     SimHooks { archives, ..SimHooks::default() }
 }
 
-/// Starts three nodes, of which these can archive.
+/// Starts three nodes, of which these can archive. None is replaced because it is silent for a while.
 async fn cluster(able: &'static [&'static str]) -> Cluster {
-    Cluster::start_in(Box::new(|name, _| (Env::real(), hooks(able.contains(&name))))).await
+    let world = move |name: &str, config: &mut Config| {
+        config.timing.silence = PATIENCE * 10;
+        (Env::real(), hooks(able.contains(&name)))
+    };
+    Cluster::start_in(Box::new(world)).await
+}
+
+/// Proposes an appointment until there is a leader that answers.
+async fn appointed(node: &Node, appointment: Appointment) -> ControlReply {
+    loop {
+        match appoint(node, appointment).await {
+            Err(error) if error.is_retryable() => tokio::time::sleep(Duration::from_millis(20)).await,
+            reply => return reply.unwrap(),
+        }
+    }
 }
 
 /// Waits until all nodes name the same archiver, and this holds of it.
@@ -60,8 +76,7 @@ fn a_node_that_can_archive_has_the_role_until_it_leaves() {
         cluster.restart(name).await;
         assert_eq!(archiver(&cluster, "all know it", |archiver| archiver.is_some()).await, Some(first));
         let wrong = Appointment { node: None, expected: first.token + 1 };
-        let reply = appoint(cluster.node("b"), wrong).await.unwrap();
-        assert_eq!(reply, ControlReply::Archiver(Some(first)));
+        assert_eq!(appointed(cluster.node("b"), wrong).await, ControlReply::Archiver(Some(first)));
 
         cluster.node("b").admin().remove(name, false).await.unwrap();
         cluster.kill(name);
@@ -79,7 +94,7 @@ fn a_node_that_cannot_archive_does_not_keep_the_role() {
         until("the level is raised", || cluster.nodes().all(|node| node.status().format_level >= ARCHIVER_LEVEL)).await;
         assert_eq!(archiver(&cluster, "there is none", |archiver| archiver.is_none()).await, None);
         let appointment = Appointment { node: Some(id(&cluster, "a")), expected: 0 };
-        assert_eq!(appoint(cluster.node("a"), appointment).await.unwrap(), ControlReply::Done);
+        assert_eq!(appointed(cluster.node("a"), appointment).await, ControlReply::Done);
         // Every node has applied that. The leader takes the role away again.
         let position = cluster.sql("b").execute("CREATE TABLE t (a)", ()).await.unwrap().position;
         for name in ["a", "b", "c"] {
