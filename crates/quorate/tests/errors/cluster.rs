@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 
 use quorate::admin::{AdminError, VerifyError};
+use quorate::sim::SimHooks;
 use quorate::{Client, ClientConfig, ConnectError, Error, Level, SecretSource, Sql, verify};
+use quorate_env::Env;
 
 use crate::support::{Cluster, Single, run, secret};
 use crate::{aborted, error_of, fails, fails_for_now, unavailable, unknown};
@@ -22,7 +24,12 @@ async fn connect(config: ClientConfig) -> Result<Client, Error> {
 /// Starts a cluster of three and kills two nodes; the leader is one of them, unless it is the remaining node. Returns
 /// the remaining node's handle, and the former leader's address.
 async fn left_alone(leads: bool) -> (Cluster, Sql, String) {
-    let mut cluster = Cluster::start().await;
+    // So long that no other node leads in the meantime, and that a leader does not give up yet.
+    let mut cluster = Cluster::start_in(Box::new(|_, config| {
+        (config.timing.election_min, config.timing.election_max) = (Duration::from_secs(3), Duration::from_secs(5));
+        (Env::real(), SimHooks::default())
+    }))
+    .await;
     let leader = cluster.leader().await;
     let left = ["a", "b", "c"].into_iter().find(|name| (*name == leader) == leads).unwrap();
     let addr = cluster.config(left).members[&leader].clone();
