@@ -32,6 +32,7 @@ use crate::error::Error;
 use crate::level::Level;
 use crate::metrics::{Metrics, NodeMetrics};
 use crate::readiness::{NotReady, Patience, not_ready};
+use crate::rights::Right;
 use crate::status::Status;
 use crate::submitter::{Archived, Attempt, Limits, NotDone, ReadAnswer, ReadRequest};
 use crate::users::Logins;
@@ -346,10 +347,19 @@ impl Gateway {
     pub(crate) async fn verification(
         &self,
         position: Position,
+        held: Right,
         deadline: Instant,
     ) -> Result<Option<Verification>, Error> {
-        self.reach(Level::AtLeast(position), deadline).await?;
-        Ok(self.store.verification(position.index, deadline).await)
+        self.serves()?;
+        let index = self.comparable(position)?.index;
+        match self.store.latest_verification() {
+            // A client is told what differs, also if this node does not serve any more because of it.
+            Some((latest, done @ Verification::Done(_))) if latest == index && held != Right::Node => Ok(Some(done)),
+            _ => {
+                self.reach(Level::AtLeast(position), deadline).await?;
+                Ok(self.store.verification(index, deadline).await)
+            }
+        }
     }
 
     /// Returns the position if it belongs to this history, so that it can be waited for.

@@ -67,7 +67,7 @@ impl ClientService {
             Method::Execute => execute(&gateway, held, protocol::decode(body)?).await,
             Method::Outcomes => agreement::answer_outcomes(&gateway, protocol::decode(body)?).await,
             Method::Extensions => Ok(extensions::announce(&gateway)),
-            Method::Verify => verify(&gateway, protocol::decode(body)?).await,
+            Method::Verify => verify(&gateway, held, protocol::decode(body)?).await,
             Method::Query => query(&gateway, protocol::decode(body)?).await,
             Method::Status => Ok(protocol::encode(&StatusReply::from(gateway.status()))),
             Method::Archived => Ok(archived::answer(&gateway, held, protocol::decode(body)?).await),
@@ -198,9 +198,9 @@ fn validate(gateway: &Gateway, held: Right, proposal: &Proposal) -> Result<(), F
     })
 }
 
-async fn verify(gateway: &Gateway, Verify { position, millis }: Verify) -> Reply {
+async fn verify(gateway: &Gateway, held: Right, Verify { position, millis }: Verify) -> Reply {
     let deadline = served_until(Duration::from_millis(millis));
-    let verified = match gateway.verification(position.into(), deadline).await {
+    let verified = match gateway.verification(position.into(), held, deadline).await {
         Ok(verification) => Verified::from(verification),
         Err(Error::TimedOut(_)) => Verified { kind: Some(VerifiedKind::NotYet(Empty {})) },
         Err(error) => Verified { kind: Some(VerifiedKind::Failed(error.to_string())) },
