@@ -78,7 +78,13 @@ fn a_failed_query_leaves_the_snapshot_as_it_was() {
             assert_eq!(error.failure().map(|failure| failure.kind), Some(kind), "{query}");
         }
         assert_eq!(snapshot.query("SELECT 1", ()).await?.one(), Ok(1_i64));
-        let mut hasty = sql.at(Level::Local).with_deadline(Duration::from_millis(20)).snapshot().await?;
+        let hasty = sql.at(Level::Local).with_deadline(Duration::from_millis(20));
+        let mut hasty = loop {
+            // On a busy machine, to open it may take longer.
+            if let Ok(opened) = hasty.snapshot().await {
+                break opened;
+            }
+        };
         assert!(matches!(hasty.query(ENDLESS, ()).await, Err(Error::TimedOut(_))));
         Ok(())
     });

@@ -216,14 +216,16 @@ fn nothing_is_written_after_a_failed_read() {
 fn conflicts_are_retried_until_the_deadline() {
     on_both(async |sql| {
         counters(&sql).await?;
-        let hasty = sql.with_deadline(Duration::from_millis(300));
+        let mut deadline = Duration::from_millis(300);
         let (query, other) = ("SELECT n FROM counters WHERE name = 'a'", "UPDATE counters SET n = n + 1");
         let conflict = loop {
+            let hasty = sql.with_deadline(deadline);
             match runs_beside(&hasty, query, other, usize::MAX).await.unwrap_err() {
                 Error::Conflict(text) => break text,
                 // The deadline was reached during one of the two writes.
                 error => assert!(error.is_retryable() || matches!(error, Error::Unknown(_)), "{error:?}"),
             }
+            deadline *= 2;
         };
         let why =
             format!("what the transaction had read was changed by another write: {query:?} now returns other rows");
