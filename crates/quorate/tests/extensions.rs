@@ -14,6 +14,7 @@ mod support;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use quorate::sim::SimHooks;
 use quorate::sql::Aggregator;
@@ -78,6 +79,19 @@ async fn titles(sql: &Sql) -> Vec<String> {
     sql.at(Level::Linearizable).query_as("SELECT title FROM posts ORDER BY title", ()).await.unwrap()
 }
 
+/// Writes once every voter has announced the functions and collations, and this node has heard of it: a start waits for
+/// that only for some seconds.
+async fn once_enabled<T, F: Future<Output = Result<T, Error>>>(write: impl Fn() -> F) -> T {
+    loop {
+        match write().await {
+            Err(Error::Failed(failure)) if failure.to_string().contains("not every voter has announced it") => {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            written => return written.unwrap(),
+        }
+    }
+}
+
 /// Returns the text of a failed write.
 async fn refused(sql: &Sql, statement: &'static str) -> String {
     match sql.execute(statement, ()).await.unwrap_err() {
@@ -91,7 +105,7 @@ fn extensions_work_on_every_node_and_after_a_loss() {
     run(async {
         let mut cluster = cluster(&Arc::default()).await;
         let sql = cluster.sql("a");
-        sql.batch(SCHEMA.map(|statement| (statement, params![]))).await.unwrap();
+        once_enabled(|| sql.batch(SCHEMA.map(|statement| (statement, params![])))).await;
         for (name, title) in [("a", "A long title"), ("b", "Short"), ("c", "Zz")] {
             cluster.sql(name).execute("INSERT INTO posts (title) VALUES (?)", (title,)).await.unwrap();
         }
@@ -148,7 +162,8 @@ fn writes_are_refused_until_every_voter_has_them() {
         cluster.stop("c").await;
         without.lock().unwrap().clear();
         cluster.restart("c").await;
-        cluster.sql("b").execute(create, ()).await.unwrap();
+        let sql = cluster.sql("b");
+        once_enabled(|| sql.execute(create, ())).await;
         cluster.stop_all().await;
     });
 }
@@ -160,7 +175,8 @@ fn a_node_without_used_extensions_does_not_start() {
         node.stop().await;
         let config = Single::config(&dir).with_extensions(extensions());
         let node = Node::start(config).await.unwrap();
-        node.sql().execute("CREATE TABLE t AS SELECT slug('A B') AS slug", ()).await.unwrap();
+        let sql = node.sql();
+        once_enabled(|| sql.execute("CREATE TABLE t AS SELECT slug('A B') AS slug", ())).await;
         node.stop().await;
 
         let less = Extensions::default().with_collation("by_length", |a, b| a.cmp(b));
