@@ -18,7 +18,13 @@ use support::run;
 use tempfile::TempDir;
 
 async fn start(config: &Config, boot_id: &'static str) -> Result<Node, StartError> {
-    Node::start_in(DyingDisk::booted(boot_id).env(), config.clone()).await
+    loop {
+        match Node::start_in(DyingDisk::booted(boot_id).env(), config.clone()).await {
+            // A worker of the last process may still wait for the disk.
+            Err(StartError::InUse(_)) => {}
+            started => return started,
+        }
+    }
 }
 
 async fn count(node: &Node) -> i64 {

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::join;
 use quorate::admin::AdminError;
 use quorate::{Client, ClientConfig, Config, ConnectError, Error, Node, SecretSource, StartError};
-use support::{PATIENCE, Single, free_addr, run, secret};
+use support::{PATIENCE, Single, free_addr, run, secret, start_again};
 use tempfile::TempDir;
 
 /// An executor without timers, sockets and threads.
@@ -74,7 +74,7 @@ fn writes_survive_a_stop_and_a_drop() {
         let dir = TempDir::new().unwrap();
         let mut last = None;
         for life in 0..6_i64 {
-            let node = Node::start(Single::config(&dir)).await.unwrap();
+            let node = start_again(&Single::config(&dir)).await;
             let sql = node.sql();
             sql.execute("CREATE TABLE IF NOT EXISTS t (x)", ()).await.unwrap();
             let written = sql.execute("INSERT INTO t VALUES (?)", (life,)).await.unwrap();
@@ -181,7 +181,7 @@ fn a_client_outlives_the_restart_of_its_node() {
             let remote = remote.clone();
             async move { remote.sql().execute("INSERT INTO t VALUES (1)", ()).await }
         });
-        let _node = Node::start(config).await.unwrap();
+        let _node = start_again(&config).await;
         waiting.await.unwrap().unwrap();
         assert_eq!(remote.sql().query_one::<i64>("SELECT count(*) FROM t", ()).await, Ok(1));
         let status = remote.status().await.unwrap();

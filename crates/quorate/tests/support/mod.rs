@@ -90,6 +90,17 @@ pub async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
+/// Starts a node in the directory of one that may have been dropped: a worker of that may still wait for the disk.
+pub async fn start_again(config: &Config) -> Node {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match Node::start(config.clone()).await {
+            Err(StartError::InUse(_)) if Instant::now() < deadline => {}
+            started => return started.unwrap(),
+        }
+    }
+}
+
 /// A node that runs alone, with a directory that is deleted with it.
 pub struct Single {
     pub dir: TempDir,
