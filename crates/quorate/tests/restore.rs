@@ -23,12 +23,12 @@ use quorate::restore::{RestoreError, RestoreOptions};
 use quorate::sim::restore_in;
 use quorate::types::Epoch;
 use quorate::{Config, Error, FailureKind, Level, Node, Position, SecretSource, Sql, StartError, restore};
-use quorate_env::{Env, Instant};
+use quorate_model::limits::FORMAT_LEVEL;
 use quorate_model::{CommandResult, ControlCommand, ControlReply, Origin, Outcome, Proposal, SessionId, codec};
 use quorate_sql::logical_hash;
-use quorate_wire::{Dialer, DialerConfig, Identity, Purpose, Role, Secret};
+use quorate_wire::Role;
 use support::dying::DyingDisk;
-use support::{Cluster, SECRET, run, until};
+use support::{Cluster, call, run, until};
 use tempfile::TempDir;
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -92,18 +92,8 @@ async fn propose(addr: &str, proposal: &Proposal) -> Outcome {
         #[prost(bytes = "bytes", tag = "2")]
         outcome: Bytes,
     }
-    let config = DialerConfig {
-        addr: addr.to_owned(),
-        identity: Identity::default(),
-        secret: Secret::new(SECRET).unwrap(),
-        role: Role::ReadWrite,
-        purpose: Purpose::Client,
-        expected: None,
-        connect_limit: Duration::from_secs(5),
-    };
-    let client = Dialer::new(&Env::real(), config).connect().await.unwrap();
     let execute = Execute { proposal: codec::encode_proposal(proposal).unwrap() };
-    let reply = client.call(64, execute.encode_to_vec().into(), Instant::now() + Duration::from_secs(30)).await;
+    let reply = call(addr, Role::ReadWrite, 64, execute.encode_to_vec().into()).await;
     codec::decode_outcome(&Executed::decode(reply.unwrap()).unwrap().written.outcome).unwrap()
 }
 
@@ -146,6 +136,9 @@ fn a_backup_founds_a_new_cluster_that_others_join() {
             let old = numbers_at(&sql, end).await.unwrap_err();
             assert!(old.to_string().contains("another history"), "{old}");
         }
+        // That entry must not come between the copies.
+        let is_raised = |node: &Node| node.status().format_level == FORMAT_LEVEL;
+        until("the format level is raised", || cluster.nodes().all(is_raised)).await;
         assert_eq!(hashes(&cluster, &dir).await.len(), 1, "the nodes have equal databases");
 
         // Sessions of the old cluster are unknown, whether or not the backup contains them, and their ids are not
@@ -188,7 +181,7 @@ fn a_restore_moves_the_old_cluster_aside() {
         assert_eq!(numbers(&cluster.sql("c").at(Level::Linearizable)).await, (0..100).collect::<Vec<_>>());
 
         // An old handle with an open session can't continue, and its error says why.
-        let refused = handle.with_deadline(Duration::from_secs(5)).execute("DELETE FROM t", ()).await.unwrap_err();
+        let refused = handle.with_deadline(Duration::from_secs(20)).execute("DELETE FROM t", ()).await.unwrap_err();
         assert!(
             matches!(&refused, Error::Forbidden(why) if why.to_string().contains("restored from a backup")),
             "{refused:?}"
@@ -214,7 +207,8 @@ fn an_old_node_joins_only_with_an_empty_directory() {
         let mut cluster = Cluster::start().await;
         make_table(&cluster.sql("a")).await;
         let file = back_up(cluster.node("a"), &dir).await;
-        write(&cluster.sql("a"), 0, 10).await;
+        let end = write(&cluster.sql("a"), 0, 10).await;
+        assert_eq!(numbers_at(&cluster.sql("c"), end).await.unwrap().len(), 10);
         cluster.stop_all().await;
         let restored = restore(&file, &cluster.config("a"), &replacing()).await.unwrap();
         cluster.restart("a").await;
