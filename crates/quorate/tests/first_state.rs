@@ -23,7 +23,7 @@ use quorate::types::ClusterId;
 use quorate::{Config, Level, Node, Sql, StartError};
 use quorate_env::Env;
 use support::dying::DyingDisk;
-use support::{Cluster, run, until};
+use support::{Cluster, run, start_again, until};
 use tempfile::TempDir;
 
 fn archive(memory: &Memory) -> Archive {
@@ -218,7 +218,7 @@ fn a_restore_of_a_first_state_that_is_killed_begins_anew() {
                 let error = Node::start(without).await.unwrap_err();
                 assert!(matches!(error, StartError::Unfinished(_)), "{error}");
             }
-            let node = Node::start(config.clone()).await.unwrap();
+            let node = start_again(&config).await;
             assert_eq!(numbers(&node.sql()).await, [0, 1, 2, 3, 4], "after {changes} changes");
             node.stop().await;
             let left = std::fs::read_dir(&config.data_dir).unwrap().map(|item| item.unwrap().file_name());

@@ -61,10 +61,13 @@ pub async fn call(addr: &str, role: Role, method: u16, body: Bytes) -> Result<By
     client.call(method, body, quorate_env::Instant::now() + PATIENCE).await
 }
 
+/// The time limit of a test, which may sync a thousand times on a slow disk.
+const TEST_MAX: Duration = Duration::from_secs(300);
+
 /// Runs a test on its own runtime.
 pub fn run<T>(test: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    runtime.block_on(async { tokio::time::timeout(PATIENCE * 2, test).await.expect("the test takes too long") })
+    runtime.block_on(async { tokio::time::timeout(TEST_MAX, test).await.expect("the test takes too long") })
 }
 
 /// Runs a test with both kinds of handles, each with its own database.
