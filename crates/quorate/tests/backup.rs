@@ -130,14 +130,15 @@ fn without_a_majority_only_local_backups_work() {
         cluster.kill("a");
         cluster.kill("b");
         let (dir, file) = (TempDir::new().unwrap(), "alone.db");
-        let config = || ClientConfig::new(cluster.addrs(), secret()).with_deadline(Duration::from_secs(2));
+        let config = ClientConfig::new(cluster.addrs(), secret());
+        let hasty = config.clone().with_deadline(Duration::from_secs(2));
         let path = dir.path().join(file);
-        let refused = backup(config(), &path, &BackupOptions::default()).await.unwrap_err();
+        let refused = backup(hasty, &path, &BackupOptions::default()).await.unwrap_err();
         assert!(matches!(&refused, BackupError::Cluster(Error::Unavailable(_))) && refused.is_retryable(), "{refused}");
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 
         let local = BackupOptions { level: Level::Local, ..BackupOptions::default() };
-        let backup = backup(config(), &path, &local).await.unwrap();
+        let backup = backup(config, &path, &local).await.unwrap();
         assert!(backup.position >= written.position);
         assert_eq!(rows(&path), BTreeSet::from([(0, 1)]));
     });
