@@ -77,9 +77,13 @@ async fn not_archived(sql: &Sql, key: &str) -> Position {
 }
 
 async fn archiver(cluster: &Cluster) -> String {
-    let find = || cluster.nodes().find(|node| node.status().archive.is_some()).map(|node| node.status().name);
-    until("a node archives", || find().is_some()).await;
-    find().unwrap()
+    let mut found = None;
+    until("a node archives", || {
+        found = cluster.nodes().find(|node| node.status().archive.is_some()).map(|node| node.status().name);
+        found.is_some()
+    })
+    .await;
+    found.unwrap()
 }
 
 #[test]

@@ -147,7 +147,7 @@ fn a_too_large_transaction_is_refused_from_any_client() {
     run(async {
         let mut cluster = Cluster::start().await;
         let leader = cluster.leader().await;
-        let place = cluster.nodes().position(|node| node.is_leader()).unwrap();
+        let place = cluster.nodes().position(|node| node.status().name == leader).unwrap();
         // A well-formed proposal; the real encoder refuses to make one of this size.
         let blob = Param::Value(Value::from(vec![0; 11 << 20]));
         let command = || Statement {
