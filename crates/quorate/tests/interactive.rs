@@ -169,25 +169,27 @@ fn deferred_keys_are_checked_at_commit() {
     });
 }
 
+/// Moves 1 from one account to the other, if it has something.
+async fn transfer_once(sql: &Sql, from: &str, to: &str) -> Result<(), Error> {
+    let mut tx = sql.begin().await?;
+    let balance: i64 = tx.query_one("SELECT balance FROM accounts WHERE name = ?", (from,)).await?;
+    if balance > 0 {
+        assert_eq!(add(&mut tx, from, -1).await?, balance - 1);
+        add(&mut tx, to, 1).await?;
+        tx.commit().await?;
+    }
+    Ok(())
+}
+
 #[test]
 fn other_writes_wait_and_none_is_lost() {
     run(async {
         let mut cluster = Cluster::start().await;
         accounts(&cluster.sql("a")).await.unwrap();
-        let once = async |sql: &Sql, from: &str, to: &str| {
-            let mut tx = sql.begin().await?;
-            let balance: i64 = tx.query_one("SELECT balance FROM accounts WHERE name = ?", (from,)).await?;
-            if balance > 0 {
-                assert_eq!(add(&mut tx, from, -1).await?, balance - 1);
-                add(&mut tx, to, 1).await?;
-                tx.commit().await?;
-            }
-            Ok::<_, Error>(())
-        };
         let transfer = async |sql: Sql, from: &str, to: &str| {
             for _ in 0..15 {
                 // On a busy machine the leader may be lost meanwhile; the transaction has no effect then.
-                while let Err(error) = once(&sql, from, to).await {
+                while let Err(error) = transfer_once(&sql, from, to).await {
                     let Error::TransactionAborted(_) = error else { return Err(error) };
                 }
             }
