@@ -91,8 +91,9 @@ struct Watch {
     /// Whether nodes differ, in outcomes or in the latest verification, and no majority shows whose data are right.
     outcomes_disputed: bool,
     tables_disputed: bool,
-    /// Whether the difference was logged.
+    /// Whether the difference was logged, and whether with what all nodes have answered.
     is_alarmed: bool,
+    is_explained: bool,
     /// The nodes that hold the majority's data, once this node's data are condemned.
     sources: Vec<NodeId>,
     /// Whether an operator must heal the node.
@@ -162,19 +163,21 @@ impl Watch {
         let is_disputed = self.outcomes_disputed || self.tables_disputed;
         gateway.consensus.main().withhold_images(is_disputed);
         match verdict {
-            Verdict::Agrees => self.is_alarmed &= is_disputed,
+            Verdict::Agrees => {
+                self.is_alarmed &= is_disputed;
+                self.is_explained &= is_disputed;
+            }
             Verdict::Open => {
-                self.raise_alarm(gateway, format!("{what}: too few nodes have answered to tell whose data are right"))
+                let what = format!("{what}: too few nodes have answered to tell whose data are right");
+                self.raise_alarm(gateway, what, false);
             }
             Verdict::OthersDiffer(ids) => {
                 let ids = ids.iter().map(NodeId::to_string).collect::<Vec<_>>().join(", ");
-                self.raise_alarm(gateway, format!("{what}: {ids} differs from the majority"));
+                self.raise_alarm(gateway, format!("{what}: {ids} differs from the majority"), true);
             }
             Verdict::Split => {
-                self.raise_alarm(
-                    gateway,
-                    format!("{what}: no majority agrees, so it is not known whose data are right"),
-                );
+                let what = format!("{what}: no majority agrees, so it is not known whose data are right");
+                self.raise_alarm(gateway, what, true);
             }
             Verdict::Differs(sources) => {
                 gateway.metrics.divergences.inc();
@@ -184,12 +187,17 @@ impl Watch {
         }
     }
 
-    /// Logs, once, that nodes differ.
-    fn raise_alarm(&mut self, gateway: &Gateway, what: String) {
-        if !std::mem::replace(&mut self.is_alarmed, true) {
-            gateway.metrics.disagreements.inc();
-            tracing::error!(event = "disagreement", what, "nodes of the cluster hold different data");
+    /// Logs, once, that nodes differ, and once more if only then enough of them have answered to explain it.
+    fn raise_alarm(&mut self, gateway: &Gateway, what: String, is_explained: bool) {
+        let was_alarmed = std::mem::replace(&mut self.is_alarmed, true);
+        if was_alarmed && (self.is_explained || !is_explained) {
+            return;
         }
+        self.is_explained = is_explained;
+        if !was_alarmed {
+            gateway.metrics.disagreements.inc();
+        }
+        tracing::error!(event = "disagreement", what, "nodes of the cluster hold different data");
     }
 
     async fn condemn(&mut self, gateway: &Gateway, sources: Vec<NodeId>, what: String) {
