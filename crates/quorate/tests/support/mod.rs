@@ -41,7 +41,9 @@ pub fn secret() -> SecretSource {
 /// is down keeps it.
 pub fn free_addr() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    let steps = std::iter::repeat_with(|| (std::process::id() + NEXT.fetch_add(1, Ordering::Relaxed)) % 8_000);
+    // Each process begins elsewhere.
+    let first = std::process::id().wrapping_mul(61) % 8_000;
+    let steps = std::iter::repeat_with(|| (first + NEXT.fetch_add(1, Ordering::Relaxed)) % 8_000);
     let mut addrs = steps.take(8_000).map(|step| format!("127.0.0.1:{}", 12_000 + step));
     addrs.find(|addr| TcpListener::bind(addr.as_str()).is_ok()).unwrap()
 }
