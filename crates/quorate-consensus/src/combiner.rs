@@ -2,9 +2,9 @@
 //!
 //! Callers run on other threads and runtimes. If each of them woke the core, each batch would hold one proposal. So one
 //! task on the core's thread takes all queued proposals, stamps them and proposes them together. The thread that
-//! produces an outcome sends it to the caller. The next batch starts when the last caller has received its response:
-//! callers often propose again at once, so all of them are in the next batch, and not in two groups that wait for each
-//! other.
+//! produces an outcome sends it to the caller. The next batch starts when the last caller has received its response, or
+//! has proposed again ([`returns`]): callers often do so at once, so all of them are in the next batch, and not in two
+//! groups that wait for each other.
 //!
 //! A node that does not lead forwards its batches to the leader ([`forward`]). A request for a [`Hold`] waits in the
 //! same queue. While a hold lasts, no batch is proposed.
@@ -32,10 +32,12 @@ use tokio::task::coop::unconstrained;
 
 pub(crate) mod forward;
 mod hold;
+pub(crate) mod returns;
 
 use forward::{FORWARDED_BATCHES_MAX, leader_elsewhere, led_by_another};
 use hold::HoldRequest;
 pub use hold::{HOLD_MAX, Hold};
+use returns::{Patience, Returns};
 
 use crate::error::ProposeError;
 use crate::metrics::GroupMetrics;
@@ -120,6 +122,7 @@ struct QueuedProposal {
 #[derive(Clone)]
 pub(crate) struct Combiner {
     queue: mpsc::Sender<Request>,
+    returns: Arc<Returns>,
     room: Arc<Semaphore>,
     metrics: Arc<GroupMetrics>,
 }
@@ -128,6 +131,8 @@ pub(crate) struct Combiner {
 pub(crate) struct Gatherer {
     group: GroupId,
     queue: mpsc::Receiver<Request>,
+    returns: Arc<Returns>,
+    patience: Patience,
     env: Env,
     raft: Raft,
     peers: Arc<Peers>,
@@ -149,11 +154,14 @@ pub(crate) fn combiner(
 ) -> (Combiner, Gatherer) {
     let (sender, queue) = mpsc::channel(WAITING_MAX);
     let room = Arc::new(Semaphore::new(WAITING_BYTES_MAX));
-    let combiner = Combiner { queue: sender, room, metrics: Arc::clone(metrics) };
+    let (returns, patience) = (Arc::<Returns>::default(), Patience::default());
+    let combiner = Combiner { queue: sender, returns: Arc::clone(&returns), room, metrics: Arc::clone(metrics) };
     let (peers, stages, metrics) = (Arc::clone(peers), Arc::clone(stages), Arc::clone(metrics));
     let (env, raft, stamper) = (env.clone(), raft.clone(), Stamper::new(env.clone()));
     let forward_permits = Arc::new(Semaphore::new(FORWARDED_BATCHES_MAX));
-    (combiner, Gatherer { group, queue, env, raft, peers, stages, stamper, metrics, forward_permits })
+    let gatherer =
+        Gatherer { group, queue, returns, patience, env, raft, peers, stages, stamper, metrics, forward_permits };
+    (combiner, gatherer)
 }
 
 impl Combiner {
@@ -192,9 +200,14 @@ impl Combiner {
     }
 
     fn send(&self, request: Request) -> Result<(), ProposeError> {
-        self.queue.try_send(request).map_err(|error| match error {
-            mpsc::error::TrySendError::Full(_) => ProposeError::Overloaded,
-            mpsc::error::TrySendError::Closed(_) => ProposeError::Stopped("it is shutting down".to_owned()),
+        // Counted before, since the gatherer may take it at once.
+        self.returns.queued();
+        self.queue.try_send(request).map_err(|error| {
+            self.returns.taken();
+            match error {
+                mpsc::error::TrySendError::Full(_) => ProposeError::Overloaded,
+                mpsc::error::TrySendError::Closed(_) => ProposeError::Stopped("it is shutting down".to_owned()),
+            }
         })
     }
 }
@@ -210,6 +223,7 @@ impl Gatherer {
                 taken.extend(self.hold(request).await);
                 self.run_batch(&mut taken).await;
             }
+            self.returns.all_back(&mut self.patience).await;
         }
     }
 
@@ -242,6 +256,7 @@ impl Gatherer {
     fn gather(&mut self, first: Request, taken: &mut Vec<QueuedProposal>) -> Option<HoldRequest> {
         let (mut next, mut bytes) = (Some(first), 0_usize);
         while let Some(request) = next {
+            self.returns.taken();
             match request {
                 Request::Hold(request) => return Some(request),
                 Request::Propose(queued) => {
@@ -269,6 +284,7 @@ impl Gatherer {
         let batch = Arc::new(Batch {
             peers: Arc::clone(&self.peers),
             metrics: Arc::clone(&self.metrics),
+            returns: Arc::clone(&self.returns),
             outcomes: AtomicUsize::new(0),
             callers: Mutex::new(callers),
             ended: Some(sender),
@@ -302,6 +318,7 @@ impl Gatherer {
 struct Batch {
     peers: Arc<Peers>,
     metrics: Arc<GroupMetrics>,
+    returns: Arc<Returns>,
     outcomes: AtomicUsize,
     /// The callers by the place of their proposals in the batch. `None` for a caller that has its response.
     callers: Mutex<Vec<Option<Caller>>>,
@@ -350,7 +367,9 @@ impl Pending {
     fn answer(self, result: ClientWriteResult<TypeConfig>) {
         let result = match result {
             Ok(written) => {
-                self.batch.outcomes.fetch_add(1, Ordering::Relaxed);
+                if self.batch.outcomes.fetch_add(1, Ordering::Relaxed) == 0 {
+                    self.batch.returns.expect(lock(&self.batch.callers).len());
+                }
                 Ok((written.log_id.index, written.data.0))
             }
             Err(error) => Err(refused(&self.batch.peers, error)),

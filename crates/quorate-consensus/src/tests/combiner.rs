@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::{Either, join_all, poll_fn, select};
-use quorate_env::{Instant, timeout};
+use quorate_env::{Instant, sleep, timeout};
 use quorate_env_sim::SimWorld;
 use quorate_wire::Purpose;
 
 use super::cluster::{SOON, born};
 use super::store::Trouble;
 use crate::Consensus;
+use crate::combiner::returns::RETURN_MAX;
 use crate::error::ProposeError;
 use crate::peer::messages::{Forward, ForwardAnswerKind, Forwarded, decode, encode, method};
 
@@ -36,22 +37,24 @@ async fn late<T>(future: impl Future<Output = T>, turns: u64) -> T {
     poll.await
 }
 
-async fn write_on(node: &Consensus, caller: u64) {
+async fn write_on(node: &Consensus, caller: u64, absence: Duration) {
     for round in 0..ROUNDS {
+        sleep(absence).await;
         let written = late(node.main().propose(format!("{caller} {round}").into()), 1 + 3 * caller).await;
         assert!(written.is_ok(), "{written:?}");
     }
 }
 
-/// Returns the sizes of the batches that the leader proposes while callers on a node write.
-async fn batches_of_writes_on(node: &Consensus, leader: &Consensus) -> Vec<u64> {
+/// Returns the sizes of the batches that the leader proposes while callers on a node write. Before it writes again, each
+/// caller stays away for so long times its number.
+async fn batches_of_writes_on(node: &Consensus, leader: &Consensus, absence: Duration) -> Vec<u64> {
     let (mut traces, batches) = (leader.main().write_traces(), Mutex::new(Vec::new()));
     let watching = async {
         while traces.changed().await.is_ok() {
             batches.lock().unwrap().push(traces.borrow_and_update().as_ref().unwrap().batch);
         }
     };
-    let writing = join_all((0..CALLERS).map(|caller| write_on(node, caller)));
+    let writing = join_all((0..CALLERS).map(|caller| write_on(node, caller, absence * caller as u32)));
     assert!(matches!(select(pin!(writing), pin!(watching)).await, Either::Left(_)));
     batches.into_inner().unwrap()
 }
@@ -68,7 +71,24 @@ fn callers_that_repeat_at_once_share_the_next_batch() {
     let done = world.run(async {
         let cluster = born(&world).await;
         let (_, leader) = cluster.leader().unwrap();
-        check_complete(&batches_of_writes_on(&leader, &leader).await);
+        check_complete(&batches_of_writes_on(&leader, &leader, Duration::ZERO).await);
+    });
+    done.unwrap();
+}
+
+/// As clients at the other ends of connections do it.
+#[test]
+fn callers_that_come_back_soon_share_the_next_batch() {
+    let world = SimWorld::new(41);
+    let done = world.run(async {
+        let cluster = born(&world).await;
+        let (_, leader) = cluster.leader().unwrap();
+        let absence = RETURN_MAX / (2 * CALLERS as u32);
+        let batches = batches_of_writes_on(&leader, &leader, absence).await;
+        // The first ones find each other.
+        let together = batches.iter().skip_while(|batch| **batch < CALLERS);
+        let whole = together.filter(|batch| **batch == CALLERS).count() as u64;
+        assert!(whole >= ROUNDS - 3, "{batches:?}");
     });
     done.unwrap();
 }
@@ -81,7 +101,7 @@ fn callers_on_a_follower_share_a_batch() {
         let (name, leader) = cluster.leader().unwrap();
         let follower = cluster.others(name).remove(0);
         follower.main().wait_leader(Instant::now() + SOON).await.unwrap();
-        check_complete(&batches_of_writes_on(&follower, &leader).await);
+        check_complete(&batches_of_writes_on(&follower, &leader, Duration::ZERO).await);
         let writes = follower.main().metrics().writes;
         assert_eq!((writes.forwarded.get(), writes.done.get()), (CALLERS * ROUNDS, 0));
     });
