@@ -386,7 +386,8 @@ fn a_checkpoint_keeps_up_with_a_writer_that_never_rests() {
     until("there were ten checkpoints", || {
         apply(&store, (index..index + 64).map(|index| insert(index, 2000)).collect()).unwrap();
         index += 64;
-        assert!(store.sizes().wal_file < 16 << 20, "the -wal grows");
+        // A disk that takes a second for a sync lets it grow by some 20 MiB; without rests it grows for ever.
+        assert!(store.sizes().wal_file < 64 << 20, "the -wal grows");
         store.shared().metrics.checkpoints.count() >= 10
     });
     until("the writer is free again", || !store.is_slowed());
