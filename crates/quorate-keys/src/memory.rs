@@ -16,8 +16,8 @@ use crate::tables::{Element, Id, KeyRow, Part, Place, Score, Tables, Visit};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
     last_id: Id,
-    names: BTreeMap<Space, Names>,
-    detached: Vec<Names>,
+    names: BTreeMap<Space, Generation>,
+    detached: BTreeMap<u64, Names>,
     keys: BTreeMap<Id, (Space, Bytes, KeyRow)>,
     collections: BTreeMap<Id, Collection>,
     due: BTreeSet<(u64, Id)>,
@@ -26,6 +26,9 @@ pub struct Memory {
 
 /// The ids of keys.
 type Names = BTreeMap<Bytes, Id>;
+
+/// The keys that came into a space since it was flushed, with a number above those of all others at that time.
+type Generation = (u64, Names);
 
 /// The rows of one id.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,7 +59,7 @@ impl Memory {
 
     /// Returns the ids of the keys that were taken from their spaces.
     pub fn detached(&self) -> impl Iterator<Item = Id> {
-        self.detached.iter().flat_map(|names| names.values().copied())
+        self.detached.values().flat_map(|names| names.values().copied())
     }
 
     /// Returns the ids that have elements, members, blocks or items.
@@ -76,7 +79,7 @@ impl Memory {
 
     /// Returns whether a key of a space has this id.
     fn is_in(&self, space: Space, key: &[u8], id: Id) -> bool {
-        self.names.get(&space).is_some_and(|names| names.get(key) == Some(&id))
+        self.names.get(&space).is_some_and(|(_, names)| names.get(key) == Some(&id))
     }
 
     fn of(&self, id: Id) -> &Collection {
@@ -136,7 +139,7 @@ impl Tables for Memory {
     }
 
     fn find_key(&mut self, space: Space, key: &[u8]) -> Result<Option<KeyRow>, KeysError> {
-        let id = self.names.get(&space).and_then(|names| names.get(key));
+        let id = self.names.get(&space).and_then(|(_, names)| names.get(key));
         Ok(id.and_then(|id| self.keys.get(id)).map(|(.., row)| row.clone()))
     }
 
@@ -145,7 +148,9 @@ impl Tables for Memory {
     }
 
     fn add_key(&mut self, space: Space, key: &Bytes, row: &KeyRow) -> Result<(), KeysError> {
-        self.names.entry(space).or_default().insert(key.clone(), row.id);
+        let last = self.names.values().map(|(number, _)| number).chain(self.detached.keys()).max();
+        let number = last.map_or(1, |last| last.saturating_add(1));
+        self.names.entry(space).or_insert((number, Names::new())).1.insert(key.clone(), row.id);
         self.keys.insert(row.id, (space, key.clone(), row.clone()));
         Ok(())
     }
@@ -165,26 +170,30 @@ impl Tables for Memory {
 
     fn remove_key(&mut self, id: Id) -> Result<(), KeysError> {
         let Some((space, key, _)) = self.keys.remove(&id) else { return Ok(()) };
-        for names in self.names.get_mut(&space).into_iter().chain(&mut self.detached) {
+        let own = self.names.get_mut(&space).map(|(_, names)| names);
+        for names in own.into_iter().chain(self.detached.values_mut()) {
             if names.get(&key) == Some(&id) {
                 names.remove(&key);
             }
         }
-        self.detached.retain(|names| !names.is_empty());
+        self.detached.retain(|_, names| !names.is_empty());
         Ok(())
     }
 
     fn count_keys(&mut self, space: Space) -> Result<u64, KeysError> {
-        Ok(self.names.get(&space).map_or(0, |names| names.len() as u64))
+        Ok(self.names.get(&space).map_or(0, |(_, names)| names.len() as u64))
     }
 
     fn detach_keys(&mut self, space: Space) -> Result<(), KeysError> {
-        self.detached.extend(self.names.remove(&space).filter(|names| !names.is_empty()));
+        if self.count_keys(space)? > 0 {
+            self.detached.extend(self.names.remove(&space));
+        }
         Ok(())
     }
 
     fn first_detached(&mut self) -> Result<Option<KeyRow>, KeysError> {
-        let id = self.detached.first().and_then(BTreeMap::first_key_value).map(|(_, id)| id);
+        let names = self.detached.first_key_value().map(|(_, names)| names);
+        let id = names.and_then(BTreeMap::first_key_value).map(|(_, id)| id);
         let row = id.and_then(|id| self.keys.get(id)).map(|(.., row)| row.clone());
         Ok(row.map(|row| KeyRow { value: Bytes::new(), ..row }))
     }
@@ -196,7 +205,7 @@ impl Tables for Memory {
         order: Order,
         visit: Visit<'_, (Bytes, KeyRow)>,
     ) -> Result<(), KeysError> {
-        let Some(names) = self.names.get(&space).filter(|_| !span.is_empty()) else { return Ok(()) };
+        let Some((_, names)) = self.names.get(&space).filter(|_| !span.is_empty()) else { return Ok(()) };
         let row = |(key, id): (&Bytes, &Id)| self.keys.get(id).map(|(.., row)| (key.clone(), row.clone()));
         visit_all(names.range::<Bytes, _>(bounds(span)).filter_map(row), order, visit)
     }

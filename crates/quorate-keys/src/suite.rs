@@ -17,7 +17,7 @@ use generate::{CURRENT, NOW};
 pub const BUDGET: u64 = 1 << 40;
 
 /// The spaces of the streams.
-const SPACES: [Space; 2] = [0, 1];
+pub const SPACES: [Space; 2] = [0, 1];
 
 /// A step of a stream: time moves on, a command runs, and a few rows are swept.
 #[derive(Clone, Debug)]

@@ -12,7 +12,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use quorate_env::Env;
-use quorate_keys::suite::{BUDGET, Step, generate, same_as_memory, steps};
+use quorate_keys::suite::{BUDGET, SPACES, Step, generate, same_as_memory, steps};
 use quorate_keys::*;
 use rusqlite::Connection;
 
@@ -98,9 +98,24 @@ fn run_at(database: &mut Database<()>, now: u64, command: KeysCommand) -> Result
 
 /// Runs a stream in one transaction, and undoes it.
 fn run(database: &mut Database<()>, steps: Vec<Step>, budgets: &[u64]) {
+    // A stream that has failed has left its transaction open, and a shorter one is tried next.
+    let _ = database.execute("ROLLBACK", []);
     database.execute("BEGIN IMMEDIATE", []).unwrap();
     same_as_memory(&mut KeyTables::of(database), steps, budgets, failed);
     database.execute("ROLLBACK", []).unwrap();
+}
+
+/// The space that was used first is cleared first, whichever was flushed first.
+#[test]
+fn flushed_spaces_are_swept_in_the_order_of_memory() {
+    let files = Files::new();
+    let [first, second] = SPACES;
+    let flush = || KeysCommand::Key(KeyCommand::Flush);
+    let step = |space, command, sweep| Step { later: 1, space, command, sweep };
+    let mut stream: Vec<Step> = one_of_each(SECOND).into_iter().map(|command| step(first, command, 0)).collect();
+    stream.extend([step(second, set("key", "value", Expiry::Never), 0), step(second, flush(), 0)]);
+    stream.push(step(first, flush(), 1));
+    run(&mut files.open(), stream, &[BUDGET]);
 }
 
 fn budgets() -> impl Strategy<Value = Vec<u64>> {
