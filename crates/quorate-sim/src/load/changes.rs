@@ -74,7 +74,9 @@ impl ChangesClient {
     async fn mark(&mut self) -> Option<(String, Position)> {
         self.mark += 1;
         let key = format!("mark:{}:{}", self.client, self.mark);
-        let (_, position) = self.some_node()?.1.keys().set(key.as_str(), "").with_position().await.ok()?;
+        // With a key for the request, the position is that of the entry that ran it, also if it is sent again.
+        let keys = self.some_node()?.1.keys().with_key(key.as_str());
+        let (_, position) = keys.set(key.as_str(), "").with_position().await.ok()?;
         Some((key, position))
     }
 
