@@ -368,7 +368,7 @@ impl Pending {
         let result = match result {
             Ok(written) => {
                 if self.batch.outcomes.fetch_add(1, Ordering::Relaxed) == 0 {
-                    self.batch.returns.expect(lock(&self.batch.callers).len());
+                    self.batch.returns.answering(lock(&self.batch.callers).len());
                 }
                 Ok((written.log_id.index, written.data.0))
             }

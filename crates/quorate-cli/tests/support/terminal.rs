@@ -74,7 +74,8 @@ impl Terminal {
         seen + &self.wait_for("> ")
     }
 
-    /// Waits until the prompt knows the names of tables, this one among them. Tab and hints wait for them only a moment.
+    /// Waits until the prompt knows the names of tables, this one among them. Tab and hints wait for them only for a
+    /// moment.
     pub fn knows(&mut self, table: &str) {
         let hint = format!("hint: did you mean {table}?");
         wait_until("the names of tables", || {

@@ -57,7 +57,7 @@ impl Returns {
     }
 
     /// Notes that so many callers get their responses from now on.
-    pub(super) fn expect(&self, callers: usize) {
+    pub(super) fn answering(&self, callers: usize) {
         let wanted = self.queued.load(Ordering::SeqCst).saturating_add(callers);
         self.wanted.store(wanted.min(ENOUGH), Ordering::SeqCst);
     }

@@ -45,8 +45,8 @@ async fn write_on(node: &Consensus, caller: u64, absence: Duration) {
     }
 }
 
-/// Returns the sizes of the batches that the leader proposes while callers on a node write. Before it writes again, each
-/// caller stays away for so long times its number.
+/// Returns the sizes of the batches that the leader proposes while callers on a node write. Before each write, a caller
+/// stays away for so long times its number.
 async fn batches_of_writes_on(node: &Consensus, leader: &Consensus, absence: Duration) -> Vec<u64> {
     let (mut traces, batches) = (leader.main().write_traces(), Mutex::new(Vec::new()));
     let watching = async {
