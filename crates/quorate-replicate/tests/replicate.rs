@@ -394,7 +394,7 @@ fn a_database_that_is_deleted_is_archived_again_when_there_is_one() {
         running.until(|status| status.boundary > 0).await;
         world.app.kill();
         std::fs::remove_file(&world.path).unwrap();
-        // Whoever notices that the database is gone may remove these first.
+        // The side-car may remove these two files first, when it notices that the database is gone.
         for file in [wal_of(&world.path), format!("{}-shm", world.path.display()).into()] {
             let _ = std::fs::remove_file(&file);
             assert!(!file.exists());

@@ -209,7 +209,7 @@ fn an_image_holds_the_keys() {
         }
         cluster.restart("c").await;
         let remote = cluster.client().await;
-        // The member that has lost its directory is none any more.
+        // The node that has lost its directory gets a new id, and its old id leaves the members.
         let votes = |node: &Node| {
             let status = node.status();
             let is_own = status.members.iter().any(|member| member.id == status.node);

@@ -353,7 +353,7 @@ impl Gateway {
         self.serves()?;
         let index = self.comparable(position)?.index;
         match self.store.latest_verification() {
-            // A client is told what differs, also if this node does not serve any more because of it.
+            // The node tells a client what differs even if it serves nothing else because of that difference.
             Some((latest, done @ Verification::Done(_))) if latest == index && held != Right::Node => Ok(Some(done)),
             _ => {
                 self.reach(Level::AtLeast(position), deadline).await?;
