@@ -59,10 +59,11 @@ async fn left(sql: &Sql) -> Result<i64, Error> {
     sql.query_one("SELECT left FROM stock WHERE item = 'tea'", ()).await
 }
 
-/// Returns whether a node has been healed this many times.
+/// Returns whether a node has been healed this many times. It counts a divergence once it serves nothing, so the count
+/// is read before the fault.
 fn healed(cluster: &Cluster, name: &str, times: u64) -> bool {
-    let metrics = cluster.node(name).metrics();
-    metrics.node.divergences.get() == times && metrics.fault.is_none()
+    let node = cluster.node(name);
+    node.metrics().node.divergences.get() == times && node.metrics().fault.is_none()
 }
 
 /// Changes the table of one node, makes the difference visible, and waits until all nodes are equal again.

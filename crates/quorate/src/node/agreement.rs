@@ -180,9 +180,10 @@ impl Watch {
                 self.raise_alarm(gateway, what, true);
             }
             Verdict::Differs(sources) => {
+                self.condemn(gateway, sources, what).await;
+                // Counted once the node serves nothing: a count without a fault then means that the node is healed.
                 gateway.metrics.divergences.inc();
                 gateway.metrics.disagreements.inc();
-                self.condemn(gateway, sources, what).await;
             }
         }
     }
