@@ -84,6 +84,7 @@ async fn steps_run_under_all_conditions() {
 async fn a_transaction_of_writes_is_one_entry() {
     let server = Server::start().await;
     server.run(USERS).await;
+    server.raised();
     let inserts = ["INSERT INTO users (name) VALUES ('ann') RETURNING id", "INSERT INTO users (name) VALUES ('bob')"];
     for (knows_autocommit, mode) in [(false, "BEGIN IMMEDIATE"), (true, "BEGIN DEFERRED")] {
         server.run("DELETE FROM users").await;

@@ -51,6 +51,7 @@ async fn writes_and_queries_answer_as_rqlite_does() {
 async fn without_a_transaction_each_statement_stands_alone() {
     let server = Server::start().await;
     server.run(FOO).await;
+    server.raised();
     let before = server.node.status().applied.index;
     let all = results(
         &server,

@@ -17,6 +17,7 @@ use std::ops::Deref;
 use std::time::{Duration, Instant};
 
 use quorate::admin::Login;
+use quorate::limits::FORMAT_LEVEL;
 use quorate::users::UserRole;
 use quorate::{Config, Node, Sql};
 use quorate_http::{Options, Port, serve};
@@ -104,6 +105,12 @@ impl Server {
     /// Runs a statement by the library.
     pub async fn run(&self, sql: &'static str) {
         self.node.sql().execute(sql, ()).await.unwrap();
+    }
+
+    /// Waits until the node has raised the format level, about a second after its start. That is an entry too, and the
+    /// last one that it adds by itself.
+    pub fn raised(&self) {
+        wait_until("the format level", || self.node.status().format_level == FORMAT_LEVEL);
     }
 
     pub async fn count(&self, table: &str) -> i64 {
