@@ -93,7 +93,7 @@ async fn a_write_is_answered_when_it_is_archived() {
 async fn a_write_that_is_not_archived_says_where_it_is() {
     let archived = Archived::start().await;
     // Long enough for the write itself on a slow disk.
-    let short = archived.node.sql().with_deadline(Duration::from_secs(3));
+    let short = archived.node.sql().with_deadline(Duration::from_secs(10));
     let door = Door::open(short, Options::default()).await;
     archived.memory.set_troubles(|_, _| Trouble { is_refused: true, ..Trouble::default() });
     let key = [("idempotency-key", "k")];
