@@ -162,6 +162,8 @@ fn after_a_sync_all_that_was_committed_before_is_restored() {
     // Without waiting it is archived soon, too.
     assert_eq!(sidecar.ask("sync", &[&app])["status"], "requested");
     wait_until("the last commit in the store", || restored(&sidecar.world, &sidecar.world.url()) == last);
+    // What is stored is known to be all once the database was looked at after that.
+    wait_until("nothing left to archive", || sidecar.databases()[0]["lag_bytes"] == 0);
     let [shown] = &sidecar.databases()[..] else { panic!("there is one database") };
     assert_eq!((&shown["state"], &shown["error"], &shown["generation"]), (&"running".into(), &Value::Null, &1.into()));
     assert_eq!((&shown["path"], &shown["lag_bytes"]), (&app.as_str().into(), &0.into()));
