@@ -98,7 +98,8 @@ fn transfer(dev: &Dev, name: &str) -> String {
         if output.status.success() {
             said = succeeded(&output);
         }
-        listed(dev).1 == name
+        // It may take over after the command has given up; the next one says then who leads.
+        !said.is_empty() && listed(dev).1 == name
     });
     said
 }
