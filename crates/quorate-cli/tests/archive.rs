@@ -18,7 +18,7 @@ use serde_json::Value;
 use support::cluster_archive::Archived;
 use support::s3::{IDENTITY, RECIPIENT};
 use support::servers::Servers;
-use support::{Dev, failed, plain_sqlite, quorate, succeeded, wait_until};
+use support::{Dev, failed, plain_sqlite, quorate, succeeded, until_said, wait_until};
 use tempfile::TempDir;
 
 fn text(path: &Path) -> &str {
@@ -118,8 +118,7 @@ fn servers_rehearse_restores_on_a_schedule() {
     let differs = |line: &str| line.contains("rehearsal_differs") && !line.contains("differences=[]");
     assert!(!names.iter().any(|name| servers.said(name).lines().any(differs)));
     let config = servers.config("a");
-    let status = || succeeded(&quorate(&["status", "--config", text(&config)]));
-    wait_until("the status tells of it", || status().contains(", rehearsed at 2"));
+    succeeded(&until_said(", rehearsed at 2", || quorate(&["status", "--config", text(&config)])));
 
     servers.stop("c", Signal::KILL);
     let is_away = |name: &&str| {

@@ -12,7 +12,7 @@
 mod support;
 
 use rustix::process::Signal;
-use support::{Dev, ended_with, failed, is_alive, quorate, quorate_in, succeeded, wait_until};
+use support::{Dev, ended_with, failed, is_alive, quorate, quorate_in, succeeded, until_said, wait_until};
 
 #[test]
 fn a_killed_leader_comes_back_and_nothing_is_lost() {
@@ -25,8 +25,8 @@ fn a_killed_leader_comes_back_and_nothing_is_lost() {
     // There may be an election between the two looks.
     wait_until("the process of the leader", || {
         leader = dev.leader();
-        let printed = succeeded(&quorate(&["dev", "--pid", "leader", "--data-dir", dev.path()]));
-        printed.trim().parse() == Ok(dev.pid(leader))
+        let printed = quorate(&["dev", "--pid", "leader", "--data-dir", dev.path()]).stdout;
+        String::from_utf8_lossy(&printed).trim().parse() == Ok(dev.pid(leader))
     });
     let pid = dev.pid(leader);
     dev.kill(leader);
@@ -46,8 +46,9 @@ fn a_killed_leader_comes_back_and_nothing_is_lost() {
     succeeded(&quorate(&["dev", "--restart", "--data-dir", dev.path()]));
     assert!(![pid, std::process::id().try_into().unwrap()].contains(&dev.pid(leader)));
     assert_eq!(dev.value(Some(leader), "SELECT count(*) FROM kept"), "2");
-    let status = dev.status();
-    assert!(status["members"].as_array().unwrap().iter().all(|member| member["reachable"] == true), "{status}");
+    wait_until("all nodes to answer", || {
+        dev.status()["members"].as_array().unwrap().iter().all(|member| member["reachable"] == true)
+    });
 
     let pids: Vec<i32> = ids.iter().map(|id| dev.pid(*id)).collect();
     let (code, dir) = dev.end(Signal::INT);
@@ -92,8 +93,7 @@ fn a_node_is_found_by_its_address_alone() {
     let addr = dev.addr(1);
     let output = quorate_in(elsewhere.path(), &["sql", "--node", &addr, "--format", "csv", "SELECT 6 * 7 AS n"]);
     assert_eq!(succeeded(&output), "n\n42\n");
-    let status = quorate_in(elsewhere.path(), &["status", "--node", &addr]);
-    assert!(succeeded(&status).contains("node 1 leads"), "{status:?}");
+    succeeded(&until_said("node 1 leads", || quorate_in(elsewhere.path(), &["status", "--node", &addr])));
 }
 
 #[test]
@@ -113,7 +113,6 @@ fn errors_name_what_cannot_be_reached() {
     std::fs::write(&wrong, "another secret of enough bytes").unwrap();
     for (command, code) in [(["status", "--json"].as_slice(), 1), (&["sql", "SELECT 1"], 3)] {
         let options = ["--node", &dev.addr(1), "--secret-file", wrong.to_str().unwrap()];
-        let refused = ended_with(code, &quorate(&[command, &options].concat()));
-        assert!(refused.contains("secret"), "{refused}");
+        ended_with(code, &until_said("secret", || quorate(&[command, &options].concat())));
     }
 }

@@ -262,6 +262,18 @@ pub fn quorate_in(dir: &Path, args: &[&str]) -> Output {
     Command::new(QUORATE).args(args).current_dir(dir).stdin(Stdio::null()).output().unwrap()
 }
 
+/// Runs a command until it says a text. A busy node may take longer to answer than the command waits.
+pub fn until_said(text: &str, run: impl Fn() -> Output) -> Output {
+    let mut said = None;
+    wait_until(&format!("a command that says {text:?}"), || {
+        let output = run();
+        let both = [output.stdout.as_slice(), output.stderr.as_slice()].concat();
+        said = Some(output);
+        String::from_utf8_lossy(&both).contains(text)
+    });
+    said.unwrap()
+}
+
 /// Checks that a command succeeded, and returns its standard output.
 pub fn succeeded(output: &Output) -> String {
     assert!(output.status.success(), "{output:?}");
