@@ -95,7 +95,7 @@ fn a_backup_is_plain_sqlite_and_overwrites_nothing() {
     succeeded(&quorate(&["backup", "--data-dir", dev.path(), "--force", "--level", "local", &path("1.db")]));
     assert_eq!(names(dir.path()).len(), 4);
 
-    let said = succeeded(&quorate(&["verify", "--data-dir", dev.path()]));
+    let said = dev.verified();
     assert!(said.contains("all that answered hold the same") && said.matches(" tables").count() == 3, "{said}");
     dev.kill(3);
     wait_until("its end", || !is_alive(dev.pid(3)));

@@ -58,7 +58,7 @@ fn check(dev: &Dev, expected: &[String], how: &str) {
     for id in dev.ids() {
         assert_eq!(shown(dev, id), expected, "{how}, node {id}");
     }
-    succeeded(&quorate(&["verify", "--data-dir", dev.path()]));
+    dev.verified();
     let mut client = resp(dev, 2);
     wait_until("keys", || !client.ask("TTL text").starts_with('-'));
     assert_eq!(client.ask("GETBIT bits 70\nHGETALL hash\nZSCORE zset n\nLRANGE list 0 -1"), {

@@ -238,7 +238,7 @@ fn an_entry_is_rejected_while_a_node_is_away() {
     for id in dev.ids() {
         wait_until("all rows on every node", || dev.value(Some(id), COUNT) == "1");
     }
-    succeeded(&quorate(&["verify", "--data-dir", dev.path()]));
+    dev.verified();
 }
 
 /// Overwrites the header of the only database file below a directory, or the rows of `kept` and nothing that a start

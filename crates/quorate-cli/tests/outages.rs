@@ -53,9 +53,7 @@ impl Archived {
 
     /// Waits until everything that was written so far is in the store.
     fn wait(&self, after: &str) {
-        let status = self.dev.status();
-        let applied = status["members"].as_array().unwrap().iter().filter_map(|member| member["applied"].as_u64());
-        let target = applied.max().unwrap();
+        let target = self.dev.applied();
         let list: Vec<&str> = self.list.iter().map(String::as_str).collect();
         wait_until(&format!("an archive that is complete after {after}"), || {
             let listed: Value = serde_json::from_slice(&quorate(&list).stdout).unwrap_or_default();

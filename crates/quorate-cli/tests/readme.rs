@@ -99,7 +99,9 @@ fn wait_for_archive(here: &Path) {
     wait_until("a status", || {
         let status = json(&["status", "--json"]);
         let members = status["members"].as_array().into_iter().flatten();
-        written = members.filter_map(|member| member["applied"].as_u64()).max();
+        // A node that has not answered may have applied more than the others.
+        let applied = members.map(|member| member["applied"].as_u64()).collect::<Option<Vec<_>>>();
+        written = applied.and_then(|applied| applied.into_iter().max());
         written.is_some()
     });
     let written = written.unwrap();

@@ -104,7 +104,7 @@ fn a_killed_restore_of_a_cluster_goes_on() {
     let credentials = store.kit.path("credentials");
     let dev = dev.configured(&format!("[archive]\nurl = '{}'\ncredentials_file = '{credentials}'", store.url()));
     succeeded(&dev.sql(&[], "INSERT INTO noise VALUES ('the last')"));
-    let last = dev.status()["members"][0]["applied"].as_u64().unwrap();
+    let last = dev.applied();
     wait_until("everything is archived", || {
         let listed = store.quorate(&["archive", "list", "--json"], &[]).output().unwrap();
         let listed: Value = serde_json::from_slice(&listed.stdout).unwrap_or_default();

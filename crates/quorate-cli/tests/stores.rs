@@ -91,9 +91,7 @@ fn a_destroyed_cluster_comes_back_from_its_archive_in_s3() {
     succeeded(&dev.sql(&[], &["INSERT INTO kept VALUES (randomblob(900000))"; 40].join(";")));
     let dev = dev.configured(&format!("[archive]\nurl = '{url}'\ncredentials_file = '{file}'"));
     succeeded(&dev.sql(&[], "INSERT INTO kept VALUES ('the last')"));
-    let status = dev.status();
-    let applied = status["members"].as_array().unwrap().iter().filter_map(|member| member["applied"].as_u64());
-    let written = applied.max().unwrap();
+    let written = dev.applied();
     let list = ["archive", "list", "--json", &url, "--credentials-file", &file];
     wait_until("everything is archived", || {
         let listed: Value = serde_json::from_slice(&quorate(&list).stdout).unwrap_or_default();

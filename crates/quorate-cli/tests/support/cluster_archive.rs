@@ -26,18 +26,12 @@ impl Archived {
     /// Writes a value and returns the position of the write.
     pub fn write(&self, value: u32) -> u64 {
         succeeded(&self.dev.sql(&[], &format!("INSERT INTO kept VALUES ({value})")));
-        self.applied()
-    }
-
-    /// Returns the last entry that a node has applied.
-    pub fn applied(&self) -> u64 {
-        let status = self.dev.status();
-        status["members"].as_array().unwrap().iter().filter_map(|member| member["applied"].as_u64()).max().unwrap()
+        self.dev.applied()
     }
 
     /// Waits until everything that was written so far is archived, and returns the last archived entry.
     pub fn wait_for(&self, least: u64) -> u64 {
-        let target = self.applied().max(least);
+        let target = self.dev.applied().max(least);
         let mut last = 0;
         wait_until("everything is archived", || {
             last = archived(self.place.path()).unwrap_or(0);

@@ -187,6 +187,30 @@ impl Dev {
         status.unwrap()
     }
 
+    /// Returns the last entry that a node has applied, once all have answered: one that has not may have applied more.
+    pub fn applied(&self) -> u64 {
+        let mut applied = None;
+        wait_until("the status of each node", || {
+            let status = self.status();
+            let members = status["members"].as_array().unwrap().iter();
+            applied = members.map(|member| member["applied"].as_u64()).collect::<Option<Vec<_>>>();
+            applied.is_some()
+        });
+        applied.unwrap().into_iter().max().unwrap()
+    }
+
+    /// Verifies the nodes until all have answered in time, and returns what the last verification has printed.
+    pub fn verified(&self) -> String {
+        let mut said = String::new();
+        wait_until("a verification of all nodes", || {
+            let output = quorate(&["verify", "--data-dir", self.path()]);
+            said = String::from_utf8(output.stdout).unwrap();
+            assert!(!said.contains(" differs: "), "{said}");
+            output.status.success()
+        });
+        said
+    }
+
     /// Returns the id of the leader, once there is one.
     pub fn leader(&self) -> u64 {
         let mut leader = None;
