@@ -125,10 +125,11 @@ fn clients_that_wait_are_served_by_pushes_at_any_node() {
     client.send("BZPOPMIN scores 0").unwrap();
     assert_eq!(pushing.ask("ZADD scores 1 one"), ":1");
     assert_eq!(client.reply().unwrap().to_string(), "*[$\"scores\", $\"one\", $\"1\"]");
+    let mut observer = Redis::connect_ready(&dev.resp_addr(2));
     client.send("BLPOP queue 0").unwrap();
+    wait_until("the wait", || observer.ask("INFO clients").contains("blocked_clients:1"));
     drop(client);
     // A client that has gone takes nothing.
-    let mut observer = Redis::connect_ready(&dev.resp_addr(2));
     wait_until("the end of the wait", || observer.ask("INFO clients").contains("blocked_clients:0"));
     assert_eq!(pushing.ask("RPUSH queue d\nLRANGE queue 0 -1"), ":1 *[$\"d\"]");
 }
