@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
+use std::time::Duration;
 
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -78,6 +79,8 @@ impl World {
 
 pub fn values(file: &Path) -> String {
     let connection = Connection::open(file).unwrap();
+    // What follows an archive locks the file for each change until that is synced.
+    connection.busy_timeout(Duration::from_secs(60)).unwrap();
     connection.query_row("SELECT group_concat(v) FROM (SELECT v FROM t ORDER BY rowid)", [], |row| row.get(0)).unwrap()
 }
 
