@@ -138,7 +138,6 @@ async fn run_cluster(args: &DevArgs) -> Result<()> {
     let layout = Layout::open(&args.data_dir, args.nodes)?;
     let control = Control::listen(layout.dir()).await?;
     let secret = SecretSource::File(secret_file(layout.dir()));
-    let _registered = registry::register(layout.addrs(), layout.dir());
     let (count, dir) = (layout.addrs().len(), layout.dir().display());
     say::line(&if layout.resumed() {
         format!("starting the {count} existing nodes in {dir}")

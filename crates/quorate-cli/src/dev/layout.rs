@@ -11,6 +11,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
+use super::registry;
 use crate::error::{Context as _, Error, Result};
 use crate::settings::{self, NewNode, Protection};
 
@@ -19,7 +20,8 @@ const FIRST: u64 = 1;
 /// The default number of nodes of a new cluster.
 const NODES_DEFAULT: u16 = 3;
 /// The range that ports are taken from. It is below the range that the system uses for outgoing connections, so that no
-/// connection takes the port of a node that is down. Our tests take theirs from above it.
+/// connection takes the port of a node that is down; the registry keeps other clusters from it. Our tests take theirs
+/// from above it.
 const PORTS: std::ops::Range<u16> = 20_000..26_000;
 /// The distance between the ports where processes with consecutive ids begin to search. A node binds its port only a
 /// moment after the port was found free, so clusters that start at the same time must not find the same ports.
@@ -67,7 +69,8 @@ impl Layout {
         }
         let servers = (FIRST..).zip(&addrs).map(|(id, _)| settings::load(&settings::file_of(&dir, &stem(id))));
         let ports = servers.map(|server| server.map(|server| (server.http_listen, server.redis_listen)));
-        let (http, resp) = ports.collect::<Result<Vec<_>>>()?.into_iter().unzip();
+        let (http, resp): (Vec<_>, Vec<_>) = ports.collect::<Result<Vec<_>>>()?.into_iter().unzip();
+        registry::register(addrs.iter().chain(http.iter().flatten()).chain(resp.iter().flatten()), &dir);
         Ok(Self { dir, addrs, http, resp, resumed, _lock: lock })
     }
 
@@ -179,9 +182,13 @@ fn free_addrs(process: u32, count: usize) -> Result<Vec<String>> {
     let mut addrs = Vec::new();
     let first = usize::try_from(process).unwrap_or(0).saturating_mul(PORTS_PER_PROCESS) % PORTS.len();
     for port in PORTS.cycle().skip(first).take(PORT_ATTEMPTS_MAX) {
-        if let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
+        let addr = format!("{}:{port}", Ipv4Addr::LOCALHOST);
+        // Another cluster, or one of its nodes, may be down and need its port again.
+        if !registry::is_taken(&addr)
+            && let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, port))
+        {
             held.push(listener);
-            addrs.push(format!("{}:{port}", Ipv4Addr::LOCALHOST));
+            addrs.push(addr);
         }
         if addrs.len() == count {
             return Ok(addrs);
@@ -202,5 +209,14 @@ mod tests {
     fn concurrent_processes_find_different_ports() {
         let found: Vec<String> = (1000..1040).flat_map(|process| free_addrs(process, 6).unwrap()).collect();
         assert_eq!(found.iter().collect::<BTreeSet<_>>().len(), found.len(), "{found:?}");
+    }
+
+    #[test]
+    fn the_ports_of_a_cluster_that_is_down_are_left_to_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let taken = free_addrs(2000, 6).unwrap();
+        registry::register(&taken, dir.path());
+        let others = free_addrs(2000, 6).unwrap();
+        assert!(others.iter().all(|addr| !taken.contains(addr)), "{others:?}");
     }
 }

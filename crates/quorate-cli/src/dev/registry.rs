@@ -1,5 +1,6 @@
 //! Maps the address of a node of this user's `quorate dev` to its data directory, so that other commands need only
-//! `--node`. A small file for each address names the data directory; the secret stays in that directory.
+//! `--node`. A small file for each address names the data directory; the secret stays in that directory. The files stay
+//! when the cluster stops, so that no new cluster takes its ports, which it needs again.
 //!
 //! The registry is optional: without it, the other commands ask for the data directory or the secret.
 
@@ -8,31 +9,33 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-/// The files of registered nodes. Dropping this removes them.
-#[derive(Debug)]
-pub struct Registered {
-    files: Vec<PathBuf>,
-}
-
-/// Registers the nodes of a data directory.
-pub fn register(addrs: &[String], dir: &Path) -> Registered {
-    let files = own_folder().into_iter().flat_map(|folder| addrs.iter().map(move |addr| folder.join(addr)));
-    let written = files.filter(|file| fs::write(file, dir.as_os_str().as_bytes()).is_ok());
-    Registered { files: written.collect() }
-}
-
-impl Drop for Registered {
-    fn drop(&mut self) {
-        for file in &self.files {
-            // A file that stays is harmless: it names a directory that no longer runs a cluster.
-            let _ = fs::remove_file(file);
+/// Registers addresses of a data directory, and forgets those of directories that are gone.
+pub fn register<'a>(addrs: impl IntoIterator<Item = &'a String>, dir: &Path) {
+    let Some(folder) = own_folder() else { return };
+    for file in fs::read_dir(&folder).into_iter().flatten().flatten() {
+        // One that names nothing is being written.
+        if named_by(&file.path()).is_some_and(|dir| !dir.as_os_str().is_empty() && !dir.exists()) {
+            let _ = fs::remove_file(file.path());
         }
     }
+    for addr in addrs {
+        // Without the file, the registry does not know the address.
+        let _ = fs::write(folder.join(addr), dir.as_os_str().as_bytes());
+    }
+}
+
+/// Returns whether an address is that of a data directory which is still there, though its cluster may not run.
+pub fn is_taken(addr: &str) -> bool {
+    find(addr).is_some_and(|dir| dir.exists())
 }
 
 /// Returns the data directory of the node at this address, if it is registered.
 pub fn find(addr: &str) -> Option<PathBuf> {
-    let file = own_folder()?.join(Path::new(addr).file_name()?);
+    named_by(&own_folder()?.join(Path::new(addr).file_name()?))
+}
+
+/// Returns the data directory that a file of the registry names.
+fn named_by(file: &Path) -> Option<PathBuf> {
     Some(PathBuf::from(std::ffi::OsString::from_vec(fs::read(file).ok()?)))
 }
 
