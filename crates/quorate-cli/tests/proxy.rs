@@ -93,6 +93,10 @@ fn a_proxy_follows_the_leader_and_lets_in_users_only() {
     assert_eq!(proxy.ask("GET", "/health", "", ""), (200, "ok\n".to_owned()));
     wait_until("the first user", || proxy.ask("POST", "/db/request", "", "[]").0 == 401);
     assert_eq!(proxy.run(&token, "CREATE TABLE t (a INTEGER PRIMARY KEY)").get("error"), None);
+    // A node that does not know the users yet refuses a login for now.
+    for name in ["a", "b", "c"] {
+        servers.has_caught_up(name);
+    }
 
     // Each write that was answered is there once, although leaders die.
     let mut written = 0;
