@@ -139,13 +139,16 @@ fn reads_judge_by_the_stamps_and_the_time_since_and_not_by_a_wall_clock() {
     };
     assert_eq!(seen(), (KeysReply::Value("value".into()), KeysReply::Count(2), [2, 2_004]));
     assert!(count("SELECT unixepoch()").unwrap() > 1_700_000_000, "other queries see the clock of the node");
+    // The string must not expire while the machine stalls.
+    let late = EXPIRY + 3_600 * SECOND;
+    apply(&store, vec![entry(2_007, in_space(set("string", "value", Expiry::At(late))))]).unwrap();
     // Time passes without an entry, up to the next millisecond for SQL.
-    at(2_007, EXPIRY - 1_000_000);
+    at(2_008, EXPIRY - 1_000_000);
     let end = Instant::now() + PATIENCE;
     while count("SELECT count(*) FROM quorate_hashes").unwrap() > 0 {
         assert!(Instant::now() < end);
     }
     assert_eq!(seen(), (KeysReply::Value("value".into()), KeysReply::Count(0), [0, 2_003]));
-    at(2_008, EXPIRY + SECOND);
+    at(2_009, late);
     assert_eq!(seen(), (KeysReply::Missing, KeysReply::Count(0), [0, 2_002]));
 }
