@@ -44,8 +44,14 @@ struct Fixture {
     _dir: tempfile::TempDir,
 }
 
+/// A store whose read transactions end no sooner than a test.
 fn fixture() -> Fixture {
-    fixture_with(ReaderOptions::default())
+    fixture_with(patient())
+}
+
+/// On a busy machine a transaction of a test may take longer than one may usually last.
+fn patient() -> ReaderOptions {
+    ReaderOptions { transaction: PATIENCE, ..ReaderOptions::default() }
 }
 
 /// A store with the table `t(id, name)` of ten rows, at the applied index 1.

@@ -20,8 +20,7 @@ fn limits(timeout: Duration) -> ReadLimits {
 
 #[test]
 fn functions_end_soon() {
-    // On a busy machine some take longer than a transaction may usually last.
-    let fixture = fixture_with(ReaderOptions { transaction: PATIENCE, ..ReaderOptions::default() });
+    let fixture = fixture();
     on_a_small_stack(move || {
         for (sql, reason) in hostile::FUNCTIONS {
             let begun = Clock::now();
@@ -82,7 +81,7 @@ fn a_near_query_with_too_many_terms_is_refused() {
 
 #[test]
 fn a_query_that_takes_long_to_prepare_is_refused() {
-    let fixture = fixture();
+    let fixture = fixture_with(ReaderOptions::default());
     let begun = Clock::now();
     let done = fixture.try_query(&hostile::doubling(), &ReadLimits::default());
     // On a slow machine its time limit may end it first.
@@ -94,7 +93,7 @@ fn a_query_that_takes_long_to_prepare_is_refused() {
 
 #[test]
 fn deep_queries_fit_a_small_stack() {
-    let fixture = fixture();
+    let fixture = fixture_with(ReaderOptions::default());
     let schema: String = (1..1100).map(|n| format!("CREATE VIEW v{n} AS SELECT id FROM v{};", n - 1)).collect();
     fixture.writer.execute_batch(&format!("BEGIN; CREATE VIEW v0 AS SELECT id FROM t; {schema} COMMIT")).unwrap();
     let columns: String = (1..=500).map(|n| format!(", c{n} AS (c{} + 1)", n - 1)).collect();

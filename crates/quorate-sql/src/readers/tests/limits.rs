@@ -9,7 +9,7 @@ use quorate_model::FailureKind;
 use super::*;
 
 fn one_reader() -> ReaderOptions {
-    ReaderOptions { readers: 1, wait: Duration::from_millis(50), ..ReaderOptions::default() }
+    ReaderOptions { readers: 1, wait: Duration::from_millis(50), ..patient() }
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn a_first_try_ends_soon_and_can_be_repeated() {
 
 #[tokio::test]
 async fn dropping_the_future_ends_its_query() {
-    let fixture = fixture_with(ReaderOptions { wait: PATIENCE, transaction: PATIENCE, ..one_reader() });
+    let fixture = fixture_with(ReaderOptions { wait: PATIENCE, ..one_reader() });
     let env = Env::real();
     let limits = ReadLimits { timeout: PATIENCE, ..ReadLimits::default() };
     let (endless, one) = (statement(ENDLESS), statement("SELECT 1"));

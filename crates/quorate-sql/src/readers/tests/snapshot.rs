@@ -164,7 +164,7 @@ fn older_transactions_end_and_younger_ones_stay() {
 
 #[test]
 fn a_running_query_of_an_old_transaction_is_ended() {
-    let fixture = fixture_with(ReaderOptions { transaction: PATIENCE, ..ReaderOptions::default() });
+    let fixture = fixture();
     let readers = fixture.readers.clone();
     let limits = ReadLimits { timeout: PATIENCE, ..ReadLimits::default() };
     let running = std::thread::spawn(move || readers.query_blocking(&statement(ENDLESS), &limits));
@@ -201,7 +201,7 @@ fn a_query_leaves_no_transaction_open() {
 /// SQLite rolls the transaction back if a query runs out of memory or disk, or can't read the database.
 #[test]
 fn a_rollback_by_sqlite_ends_the_snapshot() {
-    let fixture = fixture_with(ReaderOptions { cache_bytes: 1 << 20, ..ReaderOptions::default() });
+    let fixture = fixture_with(ReaderOptions { cache_bytes: 1 << 20, ..patient() });
     fixture.generations.temp().limit(TempOptions { per_query: 1 << 20, all: 1 << 30 });
     let snapshot = fixture.readers.snapshot_blocking().unwrap();
     fixture.writer.execute_batch("UPDATE t SET name = 'new'").unwrap();

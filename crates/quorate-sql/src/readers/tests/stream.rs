@@ -36,7 +36,7 @@ fn every_row_comes_once_in_bounded_pieces() {
 
 #[test]
 fn a_million_rows_take_no_more_memory_than_one_piece() {
-    let fixture = fixture_with(ReaderOptions { transaction: PATIENCE, ..ReaderOptions::default() });
+    let fixture = fixture();
     let mut stream = fixture.readers.stream_blocking(numbers(1_000_000), ReadLimits::default()).unwrap();
     let mut sum = 0;
     while let Some(rows) = stream.next_blocking().unwrap() {
@@ -74,7 +74,7 @@ fn limits_are_for_the_whole_stream() {
 
 #[test]
 fn ended_streams_keep_their_error_and_free_the_reader() {
-    let fixture = fixture_with(ReaderOptions { readers: 1, ..ReaderOptions::default() });
+    let fixture = fixture_with(ReaderOptions { readers: 1, ..patient() });
     let mut broken = fixture.readers.stream_blocking(statement("DELETE FROM t"), ReadLimits::default()).unwrap();
     for _ in 0..2 {
         assert_eq!(broken.next_blocking(), Err(ReadError::Writes));
@@ -122,7 +122,7 @@ fn a_stream_shows_one_state_while_writes_go_on() {
 
 #[tokio::test]
 async fn tasks_take_pieces_and_can_be_dropped() {
-    let fixture = fixture_with(ReaderOptions { readers: 1, ..ReaderOptions::default() });
+    let fixture = fixture_with(ReaderOptions { readers: 1, ..patient() });
     let env = Env::real();
     let mut stream = fixture.readers.stream(numbers(5000), ReadLimits::default()).await.unwrap();
     let mut found = 0;

@@ -8,7 +8,7 @@ const SORT: &str = "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FR
     SELECT hex(zeroblob(500)) || i AS x FROM n ORDER BY x DESC";
 
 fn small_cache() -> Fixture {
-    fixture_with(ReaderOptions { cache_bytes: 1 << 20, readers: 2, ..ReaderOptions::default() })
+    fixture_with(ReaderOptions { cache_bytes: 1 << 20, readers: 2, ..patient() })
 }
 
 fn used(fixture: &Fixture) -> u64 {
