@@ -206,6 +206,11 @@ fn imaged(options: StoreOptions) -> (Home, SqlStore, Vec<Bytes>) {
     (home, store, pieces)
 }
 
+/// Options of a store whose checkpointer has nothing to do, so that only images take the pass.
+fn without_checkpoints() -> StoreOptions {
+    StoreOptions { idle_after: Duration::from_secs(3_600), ..options() }
+}
+
 /// A store with one row, and all pieces of an image of another one.
 fn store_and_image() -> (Home, SqlStore, Vec<Bytes>) {
     let (_home, _store, pieces) = imaged(options());
@@ -400,7 +405,7 @@ fn a_hold_ends_when_the_wal_grows_too_long() {
 
 #[test]
 fn a_dropped_image_releases_everything() {
-    let (_home, store, _) = imaged(options());
+    let (_home, store, _) = imaged(without_checkpoints());
     for stop_after in [0, 1, 3] {
         let mut sources = [store.send_image().unwrap(), store.send_image().unwrap()];
         assert!(matches!(store.send_image().err(), Some(StoreFault::ImageLost(_))));
@@ -440,7 +445,7 @@ fn writes_wait_only_briefly_for_an_image() {
 
 #[test]
 fn a_reader_can_delay_the_hold() {
-    let (_home, store, _) = imaged(options());
+    let (_home, store, _) = imaged(without_checkpoints());
     let generation = store.shared().generations.current();
     let reader = connection::open_reader(&generation, 1 << 20).unwrap();
     reader.execute_batch("BEGIN; SELECT count(*) FROM t").unwrap();
