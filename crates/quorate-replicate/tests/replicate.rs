@@ -19,6 +19,9 @@ use common::{App, assert_same, block_on, copy, serve, wal_of};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
+/// A checkpoint keeps the application waiting while its disk is slow.
+const PATIENT: &str = "PRAGMA busy_timeout = 60000";
+
 /// How often an application commits without a pause.
 const COMMITS: usize = 20_000;
 
@@ -48,8 +51,8 @@ impl World {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("app.db");
         let mut app = App::start(&path);
-        // A checkpoint keeps the application waiting while its disk is slow.
-        app.run(0, "PRAGMA busy_timeout = 60000; PRAGMA synchronous = NORMAL").unwrap();
+        app.run(0, PATIENT).unwrap();
+        app.run(0, "PRAGMA synchronous = NORMAL").unwrap();
         app.run(0, "CREATE TABLE t (v BLOB); INSERT INTO t VALUES (randomblob(9000))").unwrap();
         Self { dir, path, app, env: Env::real(), memory: Memory::new() }
     }
@@ -407,6 +410,8 @@ fn a_database_that_is_deleted_is_archived_again_when_there_is_one() {
         }
         assert!(running.status.borrow().errors < gone.errors + 10);
         world.app = App::start(&world.path);
+        // The side-car switches it to WAL mode meanwhile.
+        world.app.run(0, PATIENT).unwrap();
         world.app.run(0, "CREATE TABLE u (v BLOB); INSERT INTO u VALUES (randomblob(5000))").unwrap();
         running.until(|status| status.boundary > gone.boundary && status.error.is_none()).await;
         running.stop().await.unwrap();
@@ -444,6 +449,7 @@ fn the_wal_of_a_busy_application_does_not_grow() {
         running.until(|status| status.boundary > 0).await;
         // Each is a commit, and makes a checkpoint of its own when the `-wal` has 1000 pages.
         let mut busy = App::start(&world.path);
+        busy.run(0, PATIENT).unwrap();
         let write = move || busy.run(0, &"INSERT INTO t VALUES (randomblob(100));".repeat(COMMITS));
         world.env.blocking(write).await.unwrap().unwrap();
         let bytes = std::fs::metadata(wal_of(&world.path)).unwrap().len();
