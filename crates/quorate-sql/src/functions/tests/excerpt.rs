@@ -70,7 +70,8 @@ fn excerpts_of_many_instances_are_fast() {
     let sql = "SELECT length(snippet(t, 0, '[', ']', '...', 64)), length(highlight(t, 0, '<', '>')) FROM t('fox')";
     let lengths = run(&conn, sql, &[]).unwrap();
     assert_eq!(lengths, [Value::Integer(64 * 6 - 1 + 3), Value::Integer(200_000 * 6)]);
-    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    // SQLite's forms take time that grows with the square of the instances. A busy machine is slower too, but not so.
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
 }
 
 #[test]
