@@ -42,6 +42,9 @@ pub(crate) const START: u64 = 1_700_000_000 * SECOND;
 
 pub(crate) const IDENTITY: StoreIdentity = StoreIdentity { cluster: 7, epoch: Epoch(1), group: GroupId::MAIN };
 
+/// How many times entries of a patient node may take too long.
+const TRIES: u32 = 5;
+
 /// A database to which entries are applied.
 pub(crate) struct Node {
     applier: Option<Applier>,
@@ -68,6 +71,12 @@ impl Node {
             node.ok(sql);
         }
         node
+    }
+
+    /// Lets entries that take too long run again, as a node does. On a busy machine those with a small budget, or with
+    /// extreme work, take too long at first.
+    pub(crate) fn patient(self) -> Self {
+        Self { tries: TRIES, ..self }
     }
 
     pub(crate) fn restart(&mut self) {

@@ -10,15 +10,8 @@ fn with_budget(budget: u64, rows: i64) -> Proposal {
     Proposal { budget, ..Proposal::new(None, vec![SqlCommand::Statement(statement(WORK, vec![rows.into()])).into()]) }
 }
 
-/// How many times entries of a node may take too long. A small budget gives little time, and a busy machine may take it.
-const TRIES: u32 = 20;
-
-fn patient(setup: &[&str]) -> Node {
-    Node { tries: TRIES, ..Node::with(setup) }
-}
-
 fn node() -> Node {
-    patient(&["CREATE TABLE t (a)"])
+    Node::with(&["CREATE TABLE t (a)"]).patient()
 }
 
 fn passes(node: &mut Node, budget: u64, rows: i64) -> bool {
@@ -63,7 +56,8 @@ fn the_budget_limit_is_exact_in_every_case() {
             kept.restart();
             assert_eq!(passes(&mut kept, budget, rows), expected);
             // Applied again, because another entry of the batch ends the transaction.
-            let mut again = patient(&["CREATE TABLE t (a)", "CREATE TABLE r (a UNIQUE ON CONFLICT ROLLBACK)"]);
+            let tables = ["CREATE TABLE t (a)", "CREATE TABLE r (a UNIQUE ON CONFLICT ROLLBACK)"];
+            let mut again = Node::with(&tables).patient();
             let twice = single("INSERT INTO r VALUES (1), (1)");
             let outcomes = again.apply(&[entry(3, &with_budget(budget, rows)), entry(4, &twice)]);
             assert_eq!((outcomes[0].is_ok(), outcomes[1].is_ok()), (expected, false));

@@ -105,8 +105,8 @@ fn on_a_small_stack(run: impl FnOnce() + Send + 'static) {
 #[test]
 fn deep_statements_fit_a_small_stack() {
     on_a_small_stack(|| {
-        let mut node =
-            Node::with(&["CREATE TABLE t (id, name)", "INSERT INTO t VALUES (1, 'a')", "CREATE TABLE pad (b)"]);
+        let setup = ["CREATE TABLE t (id, name)", "INSERT INTO t VALUES (1, 'a')", "CREATE TABLE pad (b)"];
+        let mut node = Node::with(&setup).patient();
         for sql in hostile::deep() {
             // It may succeed or fail, but must not end the process.
             let _ = node.sql(&format!("INSERT INTO pad SELECT 1 FROM ({sql})"));
@@ -171,7 +171,7 @@ fn with_large_budget(node: &mut Node, sql: &str) -> Outcome {
 fn long_chains_fit_a_small_stack() {
     for Chain { first, next, last } in CHAINS {
         on_a_small_stack(move || {
-            let mut node = Node::with(&[first]);
+            let mut node = Node::with(&[first]).patient();
             // In one transaction, because each schema change checks the whole schema.
             let schema: String = (1..1100).map(|n| next(n, n - 1) + ";").collect();
             let execute = || node.conn().execute_batch(&format!("BEGIN; {schema} COMMIT")).map_err(ReadError::from);
