@@ -29,14 +29,15 @@ struct Running {
     task: JoinHandle<()>,
 }
 
-fn start(place: &Place, schedule: &str, keep: Keep) -> Running {
+/// Makes a backup each second. Nobody else may use the directory `scratch`, which is emptied first.
+fn start(place: &Place, scratch: &str, keep: Keep) -> Running {
     let plan = Plan {
         location: place.location(),
         credentials: None,
-        schedule: schedule.parse().unwrap(),
+        schedule: "* * * * * *".parse().unwrap(),
         keep,
         encryption: Encryption::None,
-        scratch: place.path("scratch"),
+        scratch: place.path(scratch),
     };
     let (state, (stop, stopped)) = (Arc::<State>::default(), oneshot::channel());
     let stopped = async { drop(stopped.await) };
@@ -56,7 +57,7 @@ async fn backups_are_made_and_pruned() {
     let store = place.store();
     let keep = Keep { lasting: None, at_least: 2 };
     // Two that run the same plan make each backup once.
-    let running = [start(&place, "* * * * * *", keep), start(&place, "* * * * * *", keep)];
+    let running = ["one", "other"].map(|scratch| start(&place, scratch, keep));
     let mut seen = std::collections::BTreeSet::new();
     wait_until("five backups", || {
         seen.extend(names(&store).into_iter().filter(|name| name.parse::<Name>().is_ok()));
@@ -88,7 +89,7 @@ async fn failures_are_seen_and_do_not_end_the_schedule() {
     let place = Place::start(1).await;
     let (there, away) = (place.path("store"), place.path("away"));
     std::fs::rename(&there, &away).unwrap();
-    let running = start(&place, "* * * * * *", Keep { lasting: Some(Duration::from_secs(3_600)), at_least: 0 });
+    let running = start(&place, "scratch", Keep { lasting: Some(Duration::from_secs(3_600)), at_least: 0 });
     wait_until("two failures", || running.state.seen().failures >= 2).await;
     let error = running.state.seen().error.unwrap();
     assert!(error.contains("does not exist; create it"), "{error}");
@@ -111,7 +112,7 @@ async fn a_node_that_stops_leaves_no_claim() {
     for is_moment in moments {
         let place = Place::start(1).await;
         let store = place.store();
-        let running = start(&place, "* * * * * *", Keep { lasting: None, at_least: 1 });
+        let running = start(&place, "scratch", Keep { lasting: None, at_least: 1 });
         // Looks without a pause, because a claim lasts for milliseconds.
         let stop = async {
             while !names(&store).iter().any(is_moment) {
