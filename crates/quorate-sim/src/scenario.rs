@@ -37,7 +37,8 @@ const RESTING_BYTES: u64 = 2 * SEGMENT_BYTES;
 /// replace it.
 const DAMAGED_WAIT: Duration = Duration::from_secs(15);
 
-/// A run fails after this many times its planned time, and the time for which nodes were stuck.
+/// A run fails after this many times its planned time, the time for which nodes were stuck, and, if a disk was lost,
+/// the time until an operator comes.
 const OVERTIME: u32 = 6;
 
 /// How long writes wait each time that nodes are stuck in a statement. It may be as long as a short run is planned to
@@ -157,7 +158,7 @@ pub fn run_without(seed: u64, plan: &Plan, skipped: &BTreeSet<u32>) -> Result<Re
     vfs::seed_randomness(seed);
     let world = SimWorld::new(seed);
     let history = History::new(world.trace());
-    let limit = plan.until.unwrap_or(plan.time * (OVERTIME + 1) + SETTLE_MAX * 4);
+    let limit = plan.until.unwrap_or(plan.time * (OVERTIME + OPERATOR_COMES + 1) + SETTLE_MAX * 4);
     let ran = world.run_within(limit, live(&world, &history, plan, skipped));
     let mut violations = history.violations();
     match ran {
@@ -249,11 +250,13 @@ async fn run_faults(cluster: &Cluster, ledger: &Ledger, faults: &mut Faults, pla
             && faults.crashes().total() >= plan.crashes
             && ledger.counts().acknowledged >= plan.writes
     };
+    let is_disk_lost = |faults: &Faults| faults.crashes().wipe > 0;
     while !is_done(faults) {
         if !cluster.history().violations().is_empty() {
             return None;
         }
-        if begun.elapsed() > plan.time * OVERTIME + STUCK_WAIT * cluster.times_stuck() {
+        let times = OVERTIME + if is_disk_lost(faults) { OPERATOR_COMES } else { 0 };
+        if begun.elapsed() > plan.time * times + STUCK_WAIT * cluster.times_stuck() {
             let (counts, crashes, summary) = (ledger.counts(), faults.crashes(), cluster.summary());
             cluster.history().violation(format!("too little progress: {counts:?}, {crashes:?}; {summary}"));
             return None;
@@ -262,7 +265,7 @@ async fn run_faults(cluster: &Cluster, ledger: &Ledger, faults: &mut Faults, pla
         if cluster.archive().is_some_and(SimArchive::is_due) {
             cluster.reviving(cluster.examine_archive()).await;
         }
-        if begun.elapsed() > plan.time * OPERATOR_COMES && faults.crashes().wipe > 0 {
+        if begun.elapsed() > plan.time * OPERATOR_COMES && is_disk_lost(faults) {
             cluster.decide().await;
         }
     }
