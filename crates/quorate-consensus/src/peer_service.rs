@@ -464,12 +464,14 @@ mod tests {
 
     #[test]
     fn commits_are_delayed_only_with_entries() {
+        // Later than any moment of this test.
+        let later = Instant::now() + Duration::from_secs(3_600);
         let mut delay = CommitDelay::default();
         assert_eq!(passed(&mut delay, 1, true), 1, "the first of a stream");
-        delay.at = Some(Instant::now() + COMMIT_PAUSE);
+        delay.at = Some(later);
         assert_eq!(passed(&mut delay, 2, true), 1);
         assert_eq!(passed(&mut delay, 3, false), 3);
-        delay.at = Some(Instant::now() + COMMIT_PAUSE);
+        delay.at = Some(later);
         assert_eq!(passed(&mut delay, 4, true), 3);
         assert_eq!(passed(&mut delay, 2, true), 2, "another leader may know less");
         delay.at = delay.at.map(|at| at - COMMIT_PAUSE);
