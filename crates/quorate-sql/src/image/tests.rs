@@ -106,8 +106,9 @@ fn hash_of_store(store: &SqlStore) -> u64 {
     hash_of(&connection::open_reader(&generation, 1 << 20).unwrap())
 }
 
+/// Returns all pieces, without the empty ones, by which a sender says that it has to wait.
 fn pieces(source: &mut dyn ImageSource) -> Vec<Bytes> {
-    std::iter::from_fn(|| source.next().unwrap()).collect()
+    std::iter::from_fn(|| source.next().unwrap()).filter(|piece| !piece.is_empty()).collect()
 }
 
 /// Sends an image of one store to another, sleeping for `pause` after each piece.
