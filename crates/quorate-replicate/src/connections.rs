@@ -137,6 +137,10 @@ impl Connections {
             }
             (is_busy, frames, copied) = ask()?;
         }
+        if is_busy {
+            // Whoever changes the index of the `-wal` may be stopped in the middle of that.
+            return Err(ReplicateError::Unsteady);
+        }
         let not_wal = |_| ReplicateError::NotWal("unknown".to_owned());
         Ok((u32::try_from(frames).map_err(not_wal)?, u32::try_from(copied).map_err(not_wal)?))
     }
