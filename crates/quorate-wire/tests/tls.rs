@@ -13,7 +13,8 @@ use quorate_env::{Env, Instant, timeout, yield_now};
 use quorate_tls::authority::Authority;
 use quorate_tls::{Ca, IdentityFiles, Keychain, TlsFiles, TlsNet};
 use quorate_wire::{
-    Client, ConnectError, Dialer, DialerConfig, HandshakeError, Purpose, Role, Server, serve, tls_only_frame,
+    Client, ConnectError, Dialer, DialerConfig, HandshakeError, Purpose, Role, Server, ServerConfig, serve,
+    tls_only_frame,
 };
 use tempfile::TempDir;
 use tokio::io::copy_bidirectional;
@@ -49,7 +50,9 @@ fn parties() -> Parties {
 
 async fn start(env: &Env) -> Server {
     let listener = env.net().listen("127.0.0.1:0").await.unwrap();
-    serve(env, listener, server_config(), Arc::new(Echo))
+    // A handshake over TLS takes a while on a busy machine.
+    let config = ServerConfig { handshake_limit: seconds(30), ..server_config() };
+    serve(env, listener, config, Arc::new(Echo))
 }
 
 async fn dial(env: &Env, addr: &str, role: Role) -> Result<Client, ConnectError> {
