@@ -172,7 +172,9 @@ impl State {
     fn exceeded(&mut self) -> Option<Trip> {
         self.ticks = self.ticks.saturating_add(1);
         if self.ended {
-            return Some(Trip::TooOld);
+            // Another thread may see that the transaction is too old just before the query sees that its time is up.
+            let late = self.late(Instant::now()).filter(|trip| matches!(trip, Trip::Timeout(_)));
+            return Some(late.unwrap_or(Trip::TooOld));
         }
         if self.allowance.cancel.iter().flatten().any(Cancel::is_cancelled) {
             return Some(Trip::Cancelled);

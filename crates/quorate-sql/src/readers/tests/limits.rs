@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use quorate_model::FailureKind;
 
 use super::*;
+use crate::readers::guard::{Guard, Trip};
 
 fn one_reader() -> ReaderOptions {
     ReaderOptions { readers: 1, wait: Duration::from_millis(50), ..patient() }
@@ -71,6 +72,19 @@ fn a_query_runs_no_longer_than_a_transaction_may_last() {
     let timeout = Err(ReadError::Timeout(options.transaction));
     assert_eq!(fixture.try_query(ENDLESS, &ReadLimits::default()), timeout);
     fixture.assert_usable();
+}
+
+/// The checkpointer ends what is too old, perhaps just before the query finds that its time is up.
+#[test]
+fn a_query_whose_time_is_up_says_so_whoever_ends_it() {
+    let guard = Guard::new(Cancel::new());
+    let ended = |transaction| {
+        guard.arm(Allowance::new(&ReadLimits::default(), transaction)).unwrap();
+        assert!(guard.end_if(|_| true) && guard.tick());
+        guard.disarm().0
+    };
+    assert_eq!(ended(Duration::ZERO), Some(Trip::Timeout(Duration::ZERO)));
+    assert_eq!(ended(PATIENCE), Some(Trip::TooOld), "it had time left, and its snapshot was in the way");
 }
 
 #[test]
