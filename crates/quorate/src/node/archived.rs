@@ -70,7 +70,9 @@ impl Gateway {
             return Err(nobody());
         }
         // The leader appoints this one as soon as there is a leader, and the format level is raised.
-        let somebody_can = status.members.iter().any(|member| can(member.id) == Some(true));
+        // Just after the founding, this node may not have heard yet who the members are.
+        let this_can = status.members.is_empty() && can(status.node) == Some(true);
+        let somebody_can = this_can || status.members.iter().any(|member| can(member.id) == Some(true));
         let latest = if somebody_can { deadline } else { deadline.min(Instant::now() + APPOINTED_MAX) };
         match timeout_at(latest, roles.wait_for(Option::is_some)).await {
             Ok(Ok(_)) => Ok(()),
