@@ -15,8 +15,10 @@ use crate::raft::Raft;
 /// How long a hand-over waits for another node to lead.
 const TRANSFER_MAX: Duration = Duration::from_secs(3);
 
-/// How long a stopping leader waits for the answers of voters that could take over.
+/// How long a stopping leader waits for the answers of voters that could take over, and how much longer if none of them
+/// has answered by then.
 const HAND_OVER_ASK_MAX: Duration = Duration::from_millis(300);
+const HAND_OVER_LATE_MAX: Duration = Duration::from_secs(1);
 
 impl Group {
     /// Rejects the entry at which the leader waits for voters that can't be reached. Only the leader can do this.
@@ -32,7 +34,11 @@ impl Group {
         let (raft, peers) = (&self.raft, &self.peers);
         let own = *raft.node_id();
         let voters: Vec<u64> = raft.voter_ids().filter(|id| *id != own).collect();
-        let there = peers.answering(&voters, HAND_OVER_ASK_MAX).await;
+        let mut there = peers.answering(&voters, HAND_OVER_ASK_MAX).await;
+        if there.is_empty() {
+            // On a busy machine they answer late. One that is down refuses the connection at once.
+            there = peers.answering(&voters, HAND_OVER_LATE_MAX).await;
+        }
         if there.is_empty() {
             return tracing::info!(event = "no_hand_over", "no other voter answers, so none can take over leadership");
         }
