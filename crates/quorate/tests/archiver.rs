@@ -20,7 +20,7 @@ use quorate::types::NodeId;
 use quorate::{Config, Level, Node, restore};
 use quorate_env::Env;
 use quorate_model::{ARCHIVER_LEVEL, Appointment, Archiver, ControlReply};
-use support::{Cluster, PATIENCE, Single, run, until};
+use support::{Cluster, PATIENCE, Single, remove, run, until};
 use tempfile::TempDir;
 
 fn hooks(archives: bool) -> SimHooks {
@@ -78,7 +78,7 @@ fn a_node_that_can_archive_has_the_role_until_it_leaves() {
         let wrong = Appointment { node: None, expected: first.token + 1 };
         assert_eq!(appointed(cluster.node("b"), wrong).await, ControlReply::Archiver(Some(first)));
 
-        cluster.node("b").admin().remove(name, false).await.unwrap();
+        remove(&cluster.node("b").admin(), name).await;
         cluster.kill(name);
         let is_next = |archiver: Option<Archiver>| archiver.is_some_and(|archiver| archiver.node != first.node);
         let next = archiver(&cluster, "there is another one", is_next).await.unwrap();

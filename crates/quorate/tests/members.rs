@@ -17,7 +17,7 @@ use bytes::Bytes;
 use quorate::admin::{AdminError, Admission, Admitted};
 use quorate::backup::BackupOptions;
 use quorate::{Admin, Client, ClientConfig, Config, Ended, Error, Level, Node, SecretSource, StartError};
-use support::{Cluster, PATIENCE, free_addr, run, secret, until};
+use support::{Cluster, PATIENCE, free_addr, remove, run, secret, until};
 use tempfile::TempDir;
 
 /// A node whose configuration lists the cluster and itself, and its address.
@@ -95,7 +95,7 @@ fn adding_a_node_and_removing_the_leader_is_lossless() {
 
         let leads = admin.transfer(Some("d")).await.unwrap();
         assert_eq!(leads, node.status().node);
-        admin.remove("d", false).await.unwrap();
+        remove(&admin, "d").await;
         let Ended::Removed(why) = node.ended().await else { panic!("the node ended for another reason") };
         let id = node.status().node;
         let removed = format!(
@@ -113,7 +113,7 @@ fn adding_a_node_and_removing_the_leader_is_lossless() {
         assert!(is_removed, "{again:?}");
 
         let old = cluster.leader().await;
-        admin.remove(&old, false).await.unwrap();
+        remove(&admin, &old).await;
         stop.send_replace(true);
         let written = writing.await.unwrap();
         let count: i64 = remote.sql().query_one("SELECT count(*) FROM t", ()).await.unwrap();

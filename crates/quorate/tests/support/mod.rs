@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use quorate::sim::SimHooks;
-use quorate::{Client, ClientConfig, Config, Error, Node, SecretSource, Sql, StartError};
+use quorate::{Admin, Client, ClientConfig, Config, Error, Node, SecretSource, Sql, StartError};
 use quorate_env::Env;
 use quorate_env::disk::{Disk as _, RealDisk};
 use quorate_wire::{CallError, Dialer, DialerConfig, Identity, Purpose, Role, Secret};
@@ -92,6 +92,21 @@ pub async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     while !holds() {
         assert!(Instant::now() < deadline, "not in time: {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Removes a member, once the leader has applied its log and heard of enough voters: a new one may not have yet.
+pub async fn remove(admin: &Admin, name: &str) {
+    let (deadline, mut is_in_doubt) = (Instant::now() + PATIENCE, false);
+    while let Err(error) = admin.remove(name, false).await {
+        let text = error.to_string();
+        if is_in_doubt && text.contains("there is no member") {
+            return;
+        }
+        is_in_doubt |= error.is_retryable();
+        let is_early = ["has not yet applied all entries", "voters that would be left"].map(|why| text.contains(why));
+        assert!((error.is_retryable() || is_early.contains(&true)) && Instant::now() < deadline, "{text}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 
