@@ -188,6 +188,7 @@ fn invalid_requests_are_refused_with_the_reason() {
     run(async {
         let cluster = Cluster::start().await;
         cluster.sql("a").execute("CREATE TABLE t (x)", ()).await.unwrap();
+        until("all know the members", || cluster.nodes().all(|node| node.status().members.len() == 3)).await;
         let mut admins = Vec::new();
         // Whichever node is asked, by a client or through its own handle, the leader decides.
         for node in cluster.nodes() {
