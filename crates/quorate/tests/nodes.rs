@@ -20,7 +20,8 @@ use std::time::{Duration, Instant};
 use futures_util::future::join;
 use quorate::admin::AdminError;
 use quorate::{Client, ClientConfig, Config, ConnectError, Error, Node, SecretSource, StartError};
-use support::{PATIENCE, Single, free_addr, run, secret, start_again};
+use quorate_model::limits::FORMAT_LEVEL;
+use support::{PATIENCE, Single, free_addr, run, secret, start_again, until};
 use tempfile::TempDir;
 
 /// An executor without timers, sockets and threads.
@@ -181,9 +182,11 @@ fn a_client_outlives_the_restart_of_its_node() {
             let remote = remote.clone();
             async move { remote.sql().execute("INSERT INTO t VALUES (1)", ()).await }
         });
-        let _node = start_again(&config).await;
+        let node = start_again(&config).await;
         waiting.await.unwrap().unwrap();
         assert_eq!(remote.sql().query_one::<i64>("SELECT count(*) FROM t", ()).await, Ok(1));
+        // That entry comes by itself, and would count until it is applied.
+        until("the format level is raised", || node.status().format_level == FORMAT_LEVEL).await;
         let status = remote.status().await.unwrap();
         assert_eq!((status.members.len(), status.leader().map(|leader| leader.name.as_str())), (1, Some("node")));
         assert_eq!(status.lag(), Some(0));
