@@ -158,8 +158,8 @@ fn a_write_that_is_not_archived_in_time_is_there() {
             let again = again.execute(INSERT, ("late",)).await.unwrap();
             assert!(has(&memory, again.position).await);
         }
-        let found: i64 = handles[0].query_one("SELECT count(*) FROM lines", ()).await.unwrap();
-        assert_eq!(found, 4);
+        let all = handles[0].at(Level::Linearizable);
+        assert_eq!(all.query_one::<i64>("SELECT count(*) FROM lines", ()).await.unwrap(), 4);
         client.close().await;
         cluster.stop_all().await;
     });
@@ -176,7 +176,7 @@ fn a_write_that_waits_outlives_the_archiver() {
         cluster.node(other).admin().transfer(Some(other)).await.unwrap();
         let client = cluster.client().await;
         let handles = [cluster.sql(other), client.sql()].map(|sql| sql.with_archived_writes());
-        handles[0].execute(CREATE, ()).await.unwrap();
+        let created = handles[0].execute(CREATE, ()).await.unwrap().position;
         break_store(&memory);
         let writes: Vec<_> = handles
             .iter()
@@ -186,7 +186,8 @@ fn a_write_that_waits_outlives_the_archiver() {
             })
             .collect();
         let count = "SELECT count(*) FROM lines";
-        while cluster.sql(other).query_one::<i64>(count, ()).await.unwrap() < 2 {}
+        let here = cluster.sql(other).at(Level::AtLeast(created));
+        while here.query_one::<i64>(count, ()).await.unwrap() < 2 {}
         cluster.kill(&name);
         memory.end_troubles();
         for write in writes {
