@@ -15,7 +15,8 @@ use std::time::Duration;
 
 use quorate::config::SqlOptions;
 use quorate::{Client, ClientConfig, Error, Level, Node, Sql};
-use support::{PATIENCE, Single, on_both, run, secret};
+use quorate_model::limits::FORMAT_LEVEL;
+use support::{PATIENCE, Single, on_both, run, secret, until};
 
 /// A query that runs until it is stopped.
 const ENDLESS: &str =
@@ -119,8 +120,12 @@ fn slow_statements_are_counted() {
         let slow = |slow_statement| SqlOptions::default().with_slow_statement(slow_statement);
         for (options, expected) in [(slow(Duration::from_millis(1)), 2), (slow(Duration::ZERO), 0)] {
             let (_dir, node, handles, _remote) = start(options).await;
-            handles[0].execute("CREATE TABLE sums (sum)", ()).await.unwrap();
-            // On a busy machine this may be slow too.
+            // Each handle has a session then.
+            for sql in &handles {
+                sql.execute("CREATE TABLE IF NOT EXISTS sums (sum)", ()).await.unwrap();
+            }
+            until("the format level is raised", || node.status().format_level == FORMAT_LEVEL).await;
+            // On a busy machine each of these entries may be slow too.
             let before = node.metrics().store.slow.writes();
             for sql in &handles {
                 sql.query(LONG, ()).await.unwrap();
