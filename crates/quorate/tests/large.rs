@@ -18,7 +18,7 @@ use futures_util::future::{join, join_all};
 use quorate::{Error, Level, Sql};
 use quorate_model::{Command, Param, Proposal, SqlCommand, Statement, Value, codec};
 use quorate_wire::Role;
-use support::{Cluster, run};
+use support::{Cluster, PATIENCE, run};
 
 /// The most bytes of a value, and of a row.
 const VALUE_BYTES_MAX: usize = 16 << 20;
@@ -31,7 +31,7 @@ const INSERT: &str = "INSERT INTO files (name, content) VALUES (?, ?)";
 /// Runs something on the leader during small writes, all of which must succeed in one term.
 async fn beside_small_writes<T>(cluster: &Cluster, large: impl AsyncFnOnce(Sql) -> T) -> T {
     let leader = cluster.node(&cluster.leader().await);
-    let (sql, term) = (leader.sql(), leader.status().term);
+    let (sql, term) = (leader.sql().with_deadline(PATIENCE), leader.status().term);
     let is_over = AtomicBool::new(false);
     let small = async {
         let mut written = 0;
@@ -64,7 +64,7 @@ async fn cluster() -> Cluster {
 /// Returns the result of a query on each node, once the node has applied all acknowledged writes.
 async fn everywhere(cluster: &Cluster, query: &'static str) -> Vec<i64> {
     let reads = cluster.nodes().map(|node| {
-        let sql = node.sql().at(Level::Linearizable);
+        let sql = node.sql().at(Level::Linearizable).with_deadline(PATIENCE);
         async move { sql.query_one::<i64>(query, ()).await.unwrap() }
     });
     join_all(reads).await
@@ -96,7 +96,7 @@ fn large_answers_come_through_a_follower_many_at_once() {
         let mut cluster = cluster().await;
         let leader = cluster.leader().await;
         let follower = cluster.nodes().map(|node| node.status().name).find(|name| *name != leader).unwrap();
-        let sql = cluster.sql(&follower);
+        let sql = cluster.sql(&follower).with_deadline(PATIENCE);
         // Together they exceed the size of a message between nodes.
         let writes = (0..6).map(|n| {
             let insert = format!("INSERT INTO files (name, content) VALUES ('{n}', zeroblob({CONTENT_BYTES}))");
