@@ -88,7 +88,8 @@ fn calls_to_a_node_that_has_gone() {
         let client = single.client().await;
         let (sql, admin) = (client.sql(), client.admin());
         single.node.stop().await;
-        let deadline = Duration::from_millis(300);
+        // Enough for an attempt after the first one, which may find the connection broken.
+        let deadline = Duration::from_secs(2);
         let written = sql.with_deadline(deadline).execute("CREATE TABLE t (a)", ()).await;
         assert_eq!(system_error(written), io::ErrorKind::ConnectionRefused);
         let members = admin.with_deadline(deadline).members().await;
