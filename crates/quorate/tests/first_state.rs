@@ -23,7 +23,7 @@ use quorate::types::ClusterId;
 use quorate::{Config, Level, Node, Sql, StartError};
 use quorate_env::Env;
 use support::dying::DyingDisk;
-use support::{Cluster, run, start_again, until};
+use support::{Cluster, run, start_again, try_start_again, until};
 use tempfile::TempDir;
 
 fn archive(memory: &Memory) -> Archive {
@@ -149,14 +149,14 @@ fn a_first_state_can_be_an_earlier_one_of_a_named_cluster() {
         let (lost, dir) = (Lost::new().await, TempDir::new().unwrap());
         let first = first_state(&lost.memory).with_cluster(lost.cluster).with_target(Target::Entry(lost.two));
         let config = Config::single(dir.path()).with_archive(archive(&lost.memory)).with_first_state(first);
-        let node = Node::start(config).await.unwrap();
+        let node = start_again(&config).await;
         assert_eq!(numbers(&node.sql()).await, [0, 1]);
         archived(&node).await;
         node.stop().await;
 
         // Now there are two, so the next new cluster has to name one.
         let other = TempDir::new().unwrap();
-        let error = Node::start(lost.config(&other)).await.unwrap_err();
+        let error = try_start_again(&lost.config(&other)).await.unwrap_err();
         assert!(matches!(error, StartError::FirstState(_)), "{error}");
         assert!(error.to_string().contains("name one of"), "{error}");
     });
@@ -167,7 +167,7 @@ fn a_node_does_not_start_empty_when_its_first_state_cannot_be_restored() {
     run(async {
         let (lost, dir) = (Lost::new().await, TempDir::new().unwrap());
         let nowhere = Config::single(dir.path().join("node")).with_first_state(first_state(&Memory::new()));
-        let error = Node::start(nowhere).await.unwrap_err();
+        let error = try_start_again(&nowhere).await.unwrap_err();
         assert!(matches!(error, StartError::FirstState(_)) && !error.is_retryable(), "{error}");
         assert!(error.to_string().contains("Correct 'archive.restore_from'"), "{error}");
 
@@ -179,7 +179,7 @@ fn a_node_does_not_start_empty_when_its_first_state_cannot_be_restored() {
                 asked += 1;
                 Trouble { is_refused: asked > good, ..Trouble::default() }
             });
-            match Node::start(lost.config(&dir)).await {
+            match try_start_again(&lost.config(&dir)).await {
                 Ok(node) => {
                     assert_eq!(numbers(&node.sql()).await, [0, 1, 2, 3, 4]);
                     node.stop().await;
@@ -193,7 +193,7 @@ fn a_node_does_not_start_empty_when_its_first_state_cannot_be_restored() {
 
         // Even with a store that fails, a node that has data starts with what it has.
         lost.memory.set_troubles(|_, _| Trouble { is_refused: true, ..Trouble::default() });
-        let node = Node::start(lost.config(&dir)).await.unwrap();
+        let node = start_again(&lost.config(&dir)).await;
         assert_eq!(numbers(&node.sql()).await, [0, 1, 2, 3, 4]);
         node.stop().await;
     });
@@ -215,7 +215,7 @@ fn a_restore_of_a_first_state_that_is_killed_begins_anew() {
                 unfinished += 1;
                 // Without the key, nobody knows what to do with the directory.
                 let without = Config::single(&config.data_dir);
-                let error = Node::start(without).await.unwrap_err();
+                let error = try_start_again(&without).await.unwrap_err();
                 assert!(matches!(error, StartError::Unfinished(_)), "{error}");
             }
             let node = start_again(&config).await;

@@ -28,7 +28,7 @@ use quorate_model::{CommandResult, ControlCommand, ControlReply, Origin, Outcome
 use quorate_sql::logical_hash;
 use quorate_wire::Role;
 use support::dying::DyingDisk;
-use support::{Cluster, call, run, until};
+use support::{Cluster, call, run, try_start_again, until};
 use tempfile::TempDir;
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -343,7 +343,7 @@ fn an_interrupted_restore_can_be_repeated() {
         let (mut epoch, mut unfinished) = (Epoch(1), 0);
         for changes in 0.. {
             let died = restore_in(DyingDisk::after(changes).env(), &file, &config, &replacing()).await;
-            match Node::start(config.clone()).await {
+            match try_start_again(&config).await {
                 Err(StartError::Unfinished(_)) => {
                     assert!(died.is_err());
                     unfinished += 1;

@@ -112,11 +112,16 @@ pub async fn remove(admin: &Admin, name: &str) {
 
 /// Starts a node in the directory of one that may have been dropped: a worker of that may still wait for the disk.
 pub async fn start_again(config: &Config) -> Node {
+    try_start_again(config).await.unwrap()
+}
+
+/// Does the same, or returns why the node does not start.
+pub async fn try_start_again(config: &Config) -> Result<Node, StartError> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         match Node::start(config.clone()).await {
             Err(StartError::InUse(_)) if Instant::now() < deadline => {}
-            started => return started.unwrap(),
+            started => return started,
         }
     }
 }
