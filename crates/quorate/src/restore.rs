@@ -215,7 +215,11 @@ async fn start(
 /// Makes an archived state the first one of the cluster that this node would found otherwise. The node has just found
 /// out that there is none, and is not open.
 pub(crate) async fn at_birth(env: &Env, config: &Config, first: &FirstState) -> Result<(), StartError> {
-    let failed = |error: RestoreError| StartError::FirstState(Box::new(error));
+    let failed = |error: RestoreError| match error {
+        // A worker of the look for a cluster may still wait for the disk; nothing is wrong with the state.
+        RestoreError::Start(in_use @ StartError::InUse(_)) => in_use,
+        error => StartError::FirstState(Box::new(error)),
+    };
     let state = FetchOptions {
         cluster: first.cluster,
         target: Some(first.target),
