@@ -144,7 +144,8 @@ fn a_second_difference_waits_for_an_operator() {
         heals(&cluster, &name, async |client| assert!(sell(client).await.is_ok())).await;
         change_directly(&cluster, &name);
         let leader = cluster.sql(&cluster.leader().await);
-        let sold = sell(&leader).await.unwrap();
+        // If the node leads just now, its own number is the answer.
+        sell(&leader).await.unwrap();
         until("it is set aside", || cluster.node(&name).metrics().fault.is_some()).await;
         let own = cluster.sql(&name).with_deadline(std::time::Duration::from_millis(300));
         let text = left(&own).await.unwrap_err().to_string();
@@ -162,12 +163,12 @@ fn a_second_difference_waits_for_an_operator() {
         let again = "for the second time in a day: look at its disk and memory, then restart it";
         is_logged(&format!("{serves_nothing}; {again} {outcomes}")).await;
         assert!(cluster.node(&name).metrics().not_ready.iter().any(|why| why.to_string().contains("the data differ")));
-        // It takes no copy by itself, but still votes and passes writes on.
-        assert_eq!(sell(&cluster.sql(&name)).await, Ok(sold - 1));
+        // It takes no copy by itself, but still votes and passes writes on: this is the fourth sale.
+        assert_eq!(sell(&cluster.sql(&name)).await, Ok(10_000 - 4));
         // An operator restarts it: it comes back with the right data.
         cluster.kill(&name);
         cluster.restart(&name).await;
-        assert_eq!(left(&cluster.sql(&name).at(Level::Linearizable)).await, Ok(sold - 1));
+        assert_eq!(left(&cluster.sql(&name).at(Level::Linearizable)).await, Ok(10_000 - 4));
         cluster.stop_all().await;
     });
 }
@@ -193,7 +194,8 @@ fn without_an_agreeing_majority_nothing_is_healed() {
         assert!(
             cluster.nodes().all(|node| node.metrics().node.divergences.get() == 0 && node.metrics().fault.is_none())
         );
-        assert_eq!(sell(&cluster.sql(&leader)).await, Ok(sold - 1));
+        // Whichever node leads: the three numbers differ by thousands.
+        assert_eq!(sell(&cluster.sql(&leader)).await.unwrap() % 1000, sold % 1000 - 1);
         cluster.stop_all().await;
     });
 }
