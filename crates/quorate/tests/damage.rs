@@ -26,11 +26,12 @@ fn overwrite_a_page(data_dir: &Path) {
     assert!(done.status.success());
 }
 
-async fn fill(node: &Node) {
+/// Makes a table with rows, and returns the index of the write.
+async fn fill(node: &Node) -> u64 {
     node.sql().execute("CREATE TABLE t (id INTEGER PRIMARY KEY, v BLOB)", ()).await.unwrap();
     let rows = "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < ?)
         INSERT INTO t SELECT i, zeroblob(900) FROM n";
-    node.sql().execute(rows, params![ROWS]).await.unwrap();
+    node.sql().execute(rows, params![ROWS]).await.unwrap().position.index
 }
 
 /// Waits until a node's whole database is in its main file.
@@ -55,16 +56,15 @@ fn a_damaged_follower_ends_and_heals() {
     run(async {
         let mut cluster = Cluster::start().await;
         let leader = cluster.leader().await;
-        fill(cluster.node(&leader)).await;
+        let filled = fill(cluster.node(&leader)).await;
         let victim = ["a", "b", "c"].into_iter().find(|name| *name != leader).unwrap();
-        let applied = cluster.node(&leader).status().applied.index;
-        until("the follower has applied it", || cluster.node(victim).status().applied.index >= applied).await;
+        until("the follower has applied it", || cluster.node(victim).status().applied.index >= filled).await;
         settled(cluster.node(victim)).await;
         overwrite_a_page(&cluster.config(victim).data_dir);
         finds_the_damage(cluster.node(victim)).await;
         cluster.stop(victim).await;
         cluster.start_all().await;
-        until("the node has a copy", || cluster.node(victim).status().applied.index >= applied).await;
+        until("the node has a copy", || cluster.node(victim).status().applied.index >= filled).await;
         assert_eq!(cluster.sql(victim).query_one::<i64>(SUM, ()).await.unwrap(), ROWS * 900);
         cluster.stop_all().await;
     });
