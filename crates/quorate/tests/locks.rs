@@ -154,8 +154,8 @@ fn a_guard_renews_its_lease_and_notices_its_loss() {
     on_both(|sql| async move {
         let locks = locks(&sql);
         // The lease is longer than a slow disk takes to renew it, and the guard has to outlast it.
-        let guard = locks.acquire("a").ttl(Duration::from_secs(6)).await?;
-        let until = Instant::now() + Duration::from_secs(7);
+        let guard = locks.acquire("a").ttl(Duration::from_secs(12)).await?;
+        let until = Instant::now() + Duration::from_secs(13);
         while Instant::now() < until {
             assert!(guard.is_sure());
             quorate_env::sleep(Duration::from_millis(20)).await;
