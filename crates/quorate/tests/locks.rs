@@ -299,7 +299,8 @@ impl Counting {
     /// Writes the token of the lock again and again, and notes those that were acknowledged.
     async fn write(self: Arc<Self>, sql: Sql) {
         while !self.has_ended.load(Ordering::Relaxed) {
-            let Ok(guard) = sql.locks().acquire("counter").ttl(Duration::from_secs(2)).await else { continue };
+            // A grant that takes a quarter of the lease to arrive is asked for again: longer than a slow disk takes.
+            let Ok(guard) = sql.locks().acquire("counter").ttl(Duration::from_secs(8)).await else { continue };
             let token = i64::try_from(guard.token().0).unwrap();
             match sql.batch(steps![guard.holds(), ("INSERT INTO log (token) VALUES (?)", params![token])]).await {
                 Ok(_) => lock(&self.tokens).push(guard.token()),
