@@ -191,9 +191,9 @@ fn an_image_holds_the_keys() {
         let mut cluster = Cluster::start_in(Box::new(|_, config| {
             config.timing =
                 Timing { silence: Duration::from_secs(1), status: Duration::from_millis(100), ..Timing::default() };
-            // So small that the beginning of the log is soon purged.
+            // So small that the beginning of the log is soon purged: each entry takes a page at least.
             config.keep_log_bytes = 8 << 10;
-            (Env::real(), SimHooks::default())
+            (Env::real(), SimHooks { log_segment_bytes: Some(64 << 10), ..SimHooks::default() })
         }))
         .await;
         know_keys(&cluster).await;
