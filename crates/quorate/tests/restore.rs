@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use prost::Message;
 use quorate::admin::Living;
 use quorate::backup::{BackupOptions, FileError};
@@ -328,45 +329,55 @@ fn a_plain_database_becomes_a_cluster() {
     });
 }
 
+/// How many directories are restored into at the same time, because each restore mostly waits for the disk.
+const LANES: usize = 4;
+
+/// Interrupts restores into one directory, each after more changes of the disk, until one is done before. Returns how
+/// many did not finish.
+async fn interrupted(first: i64) -> usize {
+    let (dir, data) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let config = Config::single(data.path()).with_secret(support::secret());
+    let node = Node::start(config.clone()).await.unwrap();
+    make_table(&node.sql()).await;
+    write(&node.sql(), 0, 20).await;
+    let file = back_up(&node, &dir).await;
+    write(&node.sql(), 20, 30).await;
+    node.stop().await;
+
+    let (mut epoch, mut unfinished) = (Epoch(1), 0);
+    for changes in (first..).step_by(LANES) {
+        let died = restore_in(DyingDisk::after(changes).env(), &file, &config, &replacing()).await;
+        match try_start_again(&config).await {
+            Err(StartError::Unfinished(_)) => {
+                assert!(died.is_err());
+                unfinished += 1;
+                // This needs no option: the contents may be moved aside.
+                let again = restore(&file, &config, &RestoreOptions::default()).await.unwrap();
+                assert!(again.position.epoch > epoch);
+                epoch = again.position.epoch;
+            }
+            started => {
+                // The directory is unchanged, or completely restored.
+                let node = started.unwrap();
+                let found = node.status().applied.epoch;
+                assert!(if died.is_ok() { found > epoch } else { found >= epoch });
+                let count = if found > Epoch(1) { 20 } else { 30 };
+                assert_eq!(numbers(&node.sql()).await, (0..count).collect::<Vec<_>>());
+                epoch = found;
+                node.stop().await;
+            }
+        }
+        if died.is_ok() {
+            break;
+        }
+    }
+    unfinished
+}
+
 #[test]
 fn an_interrupted_restore_can_be_repeated() {
     run(async {
-        let (dir, data) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-        let config = Config::single(data.path()).with_secret(support::secret());
-        let node = Node::start(config.clone()).await.unwrap();
-        make_table(&node.sql()).await;
-        write(&node.sql(), 0, 20).await;
-        let file = back_up(&node, &dir).await;
-        write(&node.sql(), 20, 30).await;
-        node.stop().await;
-
-        let (mut epoch, mut unfinished) = (Epoch(1), 0);
-        for changes in 0.. {
-            let died = restore_in(DyingDisk::after(changes).env(), &file, &config, &replacing()).await;
-            match try_start_again(&config).await {
-                Err(StartError::Unfinished(_)) => {
-                    assert!(died.is_err());
-                    unfinished += 1;
-                    // This needs no option: the contents may be moved aside.
-                    let again = restore(&file, &config, &RestoreOptions::default()).await.unwrap();
-                    assert!(again.position.epoch > epoch);
-                    epoch = again.position.epoch;
-                }
-                started => {
-                    // The directory is unchanged, or completely restored.
-                    let node = started.unwrap();
-                    let found = node.status().applied.epoch;
-                    assert!(if died.is_ok() { found > epoch } else { found >= epoch });
-                    let count = if found > Epoch(1) { 20 } else { 30 };
-                    assert_eq!(numbers(&node.sql()).await, (0..count).collect::<Vec<_>>());
-                    epoch = found;
-                    node.stop().await;
-                }
-            }
-            if died.is_ok() {
-                break;
-            }
-        }
-        assert!(unfinished > 10, "{unfinished}");
+        let lanes = join_all((0..).take(LANES).map(interrupted)).await;
+        assert!(lanes.iter().sum::<usize>() > 10, "{lanes:?}");
     });
 }
