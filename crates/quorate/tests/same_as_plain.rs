@@ -58,8 +58,10 @@ const STATEMENTS: &[&str] = &[
     "DELETE FROM f WHERE rowid = ?1",
 ];
 
-/// The number of batches that each writer writes before and after the loss of a node.
+/// The number of batches that are written on each node before and after the loss of a node, and by how many writers:
+/// with each batch, a writer waits for the disks.
 const BATCHES: usize = 150;
+const WRITERS: usize = 3;
 
 #[test]
 fn nodes_compute_the_same_as_plain_sqlite() {
@@ -216,15 +218,16 @@ impl StateMachine for Recorder {
     }
 }
 
-/// Runs a writer on each of these nodes, all at the same time.
+/// Runs the writers on each of these nodes, all at the same time.
 async fn write(cluster: &Cluster, names: &[&str]) {
+    let names = names.iter().cycle().take(names.len() * WRITERS);
     let writers = (1..).zip(names).map(|(seed, name)| write_some(cluster.sql(name), Rng::from_seed(seed)));
     futures_util::future::join_all(writers).await;
 }
 
 async fn write_some(sql: Sql, rng: Rng) {
     let below = |bound: usize| usize::try_from(rng.below(bound as u64)).unwrap();
-    for _ in 0..BATCHES {
+    for _ in 0..BATCHES / WRITERS {
         let number = |_: usize| (i64::try_from(below(12)).unwrap(),);
         let statement = |_| (STATEMENTS[below(STATEMENTS.len())], number(0));
         let written = if below(5) == 0 {
