@@ -2,8 +2,8 @@
 //!
 //! The base VFS does the file I/O and the locking. The layer supplies the time ([`clock`]), counts failed writes
 //! ([`failed_writes`]), records which blocks of a database file ([`marks`]) and which pages in its `-wal` ([`pages`])
-//! were written, and passes readers' locks on to the next reader ([`shm`](crate::ffi::shm)). docs/decisions/0003 says
-//! why it is a layer.
+//! were written, writes the frames of a `-wal` together ([`frames`]), and passes readers' locks on to the next reader
+//! ([`shm`](crate::ffi::shm)). docs/decisions/0003 says why it is a layer.
 //!
 //! Invariants: a layer is registered once for each base and never removed. It is never SQLite's default VFS, so other
 //! uses of SQLite in the process are not affected.
@@ -16,6 +16,7 @@ use quorate_env::lock;
 
 pub mod clock;
 mod faults;
+pub(crate) mod frames;
 pub mod marks;
 pub(crate) mod pages;
 pub(crate) mod watch;

@@ -18,6 +18,7 @@ use crate::extensions::Extensions;
 use crate::generation::Generations;
 use crate::vfs::{self, clock};
 
+mod frames;
 mod locks;
 
 struct Db {

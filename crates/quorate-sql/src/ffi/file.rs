@@ -1,4 +1,5 @@
-//! The files of the VFS shim: each passes every call on to a file of the base VFS, and records what was written.
+//! The files of the VFS shim: each passes every call on to a file of the base VFS, and records what was written. Frames
+//! that are appended to a `-wal` are collected and passed on together.
 //!
 //! Invariants: the memory of a file is a [`ShimFile`] and, at [`BASE_OFFSET`], the base's file. A `ShimFile`'s methods
 //! are set exactly as long as the base's are, so that SQLite closes both or neither.
@@ -11,6 +12,7 @@ use rusqlite::ffi;
 
 use super::vfs::shim;
 use crate::usage::{self, Refusal, TempFile};
+use crate::vfs::frames::Frames;
 use crate::vfs::watch::{self, Role, Watched};
 use crate::vfs::writes;
 
@@ -25,7 +27,8 @@ pub(super) struct ShimFile {
     watched: *const Watched,
     /// From `Box::into_raw`, or null; dropped after the file was closed.
     temp: *mut TempFile,
-    is_wal: bool,
+    /// From `Box::into_raw`, or null if the file is not a `-wal`; dropped after the file was closed.
+    frames: *mut Frames,
     /// A bit for each lock of the shared memory that the file's connection uses, for [`Locks`](super::shm::Locks).
     pub(super) uses: AtomicU8,
     /// Whether the file is in the table of `Locks`.
@@ -76,11 +79,12 @@ pub(super) unsafe extern "C" fn open(
         // SQLite lets the VFS choose the name of a temporary file. The base keeps a pointer to the name that it gets.
         let temp = if name.is_null() { usage::temp_file() } else { None };
         let name = temp.as_ref().map_or(name, |temp| temp.name.as_ptr());
+        let frames = (flags & ffi::SQLITE_OPEN_WAL != 0).then(Box::<Frames>::default);
         ours.write(ShimFile {
             head: ffi::sqlite3_file { pMethods: std::ptr::null() },
             watched: watched.map_or(std::ptr::null(), Arc::into_raw),
             temp: temp.map_or(std::ptr::null_mut(), Box::into_raw),
-            is_wal: flags & ffi::SQLITE_OPEN_WAL != 0,
+            frames: frames.map_or(std::ptr::null_mut(), Box::into_raw),
             uses: AtomicU8::new(0),
             is_in_table: AtomicBool::new(false),
         });
@@ -123,7 +127,7 @@ unsafe fn watched_of(vfs: &str, name: *const std::ffi::c_char, flags: c_int) -> 
     watch::find(vfs, path, role)
 }
 
-/// Releases the reference to the watched database, and drops the temporary file.
+/// Releases the reference to the watched database, and drops the temporary file and the held frames.
 ///
 /// # Safety
 ///
@@ -135,6 +139,10 @@ unsafe fn forget(file: *mut ShimFile) {
         let temp = std::mem::replace(&mut (*file).temp, std::ptr::null_mut());
         if !temp.is_null() {
             drop(Box::from_raw(temp));
+        }
+        let frames = std::mem::replace(&mut (*file).frames, std::ptr::null_mut());
+        if !frames.is_null() {
+            drop(Box::from_raw(frames));
         }
         let watched = std::mem::replace(&mut (*file).watched, std::ptr::null());
         if !watched.is_null() {
@@ -162,7 +170,7 @@ unsafe fn watched<'a>(file: *mut ffi::sqlite3_file) -> Option<(&'a Watched, Role
     // SAFETY: `open` wrote the `ShimFile`; its reference keeps the target alive until `close`.
     unsafe {
         let ours = file.cast::<ShimFile>();
-        let role = if (*ours).is_wal { Role::Wal } else { Role::Main };
+        let role = if (*ours).frames.is_null() { Role::Main } else { Role::Wal };
         (*ours).watched.as_ref().map(|watched| (watched, role))
     }
 }
@@ -175,6 +183,16 @@ unsafe fn watched<'a>(file: *mut ffi::sqlite3_file) -> Option<(&'a Watched, Role
 unsafe fn temp<'a>(file: *mut ffi::sqlite3_file) -> Option<&'a mut TempFile> {
     // SAFETY: `open` wrote the `ShimFile`, whose pointer is null or points to a box that lives until `close`.
     unsafe { (*file.cast::<ShimFile>()).temp.as_mut() }
+}
+
+/// Returns the held frames of an open file, if it is a `-wal`.
+///
+/// # Safety
+///
+/// `file` must be an open file of a shim that nothing else uses meanwhile, and the result must not outlive it.
+unsafe fn frames<'a>(file: *mut ffi::sqlite3_file) -> Option<&'a mut Frames> {
+    // SAFETY: `open` wrote the `ShimFile`, whose pointer is null or points to a box that lives until `close`.
+    unsafe { (*file.cast::<ShimFile>()).frames.as_mut() }
 }
 
 /// Calls a method of the base's part of a file; evaluates to `$absent` if there is no such method.
@@ -205,6 +223,10 @@ unsafe extern "C" fn close(file: *mut ffi::sqlite3_file) -> c_int {
 }
 
 unsafe extern "C" fn read(file: *mut ffi::sqlite3_file, out: *mut c_void, len: c_int, at: i64) -> c_int {
+    let code = write_held(file);
+    if code != ffi::SQLITE_OK {
+        return code;
+    }
     // SAFETY: SQLite calls with an open file, and the reference does not outlive this call.
     let watched = unsafe { watched(file) };
     let code = match watched.and_then(|(watched, role)| watched.read_refusal(role)) {
@@ -222,13 +244,40 @@ unsafe extern "C" fn read(file: *mut ffi::sqlite3_file, out: *mut c_void, len: c
 
 unsafe extern "C" fn write(file: *mut ffi::sqlite3_file, bytes: *const c_void, len: c_int, at: i64) -> c_int {
     // SAFETY: SQLite calls with an open file that no other thread uses, and the references do not outlive this call.
-    let (watched, temp) = unsafe { (watched(file), temp(file)) };
+    let (frames, temp) = unsafe { (frames(file), temp(file)) };
     if let Some(temp) = temp {
         return write_temp(file, temp, bytes, len, at);
     }
+    let (at, len) = (u64::try_from(at).unwrap_or(0), usize::try_from(len).unwrap_or(0));
+    // SAFETY: SQLite passes as many bytes as it says, and they stay as they are during the call.
+    let bytes = unsafe { std::slice::from_raw_parts(bytes.cast(), len) };
+    let Some(frames) = frames else { return write_now(file, at, bytes) };
+    let is_held = frames.takes(at, bytes);
+    if is_held && !frames.are_due() {
+        return ffi::SQLITE_OK;
+    }
+    let code = write_held(file);
+    if is_held || code != ffi::SQLITE_OK { code } else { write_now(file, at, bytes) }
+}
+
+/// Writes the frames that a `-wal` holds; does nothing for other files.
+fn write_held(file: *mut ffi::sqlite3_file) -> c_int {
+    // SAFETY: callers have an open file that no other thread uses, and the reference does not outlive this call.
+    let frames = unsafe { frames(file) };
+    let written = frames.and_then(|frames| frames.written(|at, bytes| write_now(file, at, bytes)));
+    written.unwrap_or(ffi::SQLITE_OK)
+}
+
+/// Passes a write on, and records it.
+fn write_now(file: *mut ffi::sqlite3_file, at: u64, bytes: &[u8]) -> c_int {
+    // SAFETY: callers have an open file that no other thread uses, and the reference does not outlive this call.
+    let watched = unsafe { watched(file) };
     let code = match watched.and_then(|(watched, role)| watched.refusal(role)) {
         Some(code) => code,
-        None => base!(file, xWrite(bytes, len, at), ffi::SQLITE_IOERR_WRITE),
+        None => {
+            let (at, len) = (i64::try_from(at).unwrap_or(i64::MAX), c_int::try_from(bytes.len()).unwrap_or(c_int::MAX));
+            base!(file, xWrite(bytes.as_ptr().cast(), len, at), ffi::SQLITE_IOERR_WRITE)
+        }
     };
     if code != ffi::SQLITE_OK {
         writes::failed(code);
@@ -236,11 +285,9 @@ unsafe extern "C" fn write(file: *mut ffi::sqlite3_file, bytes: *const c_void, l
     // The marks are added after the write, whether it failed or not. A sender that takes the marks and then reads
     // therefore sees the new bytes, or finds the marks next time.
     if let Some((watched, role)) = watched {
-        let (at, len) = (u64::try_from(at).unwrap_or(0), u64::try_from(len).unwrap_or(0));
+        let len = bytes.len() as u64;
         watched.wrote(role, at, len);
         if role == Role::Wal {
-            // SAFETY: SQLite passes as many bytes as it says, and they stay as they are during the call.
-            let bytes = unsafe { std::slice::from_raw_parts(bytes.cast(), usize::try_from(len).unwrap_or(0)) };
             watched.wrote_frames(at, bytes);
         }
         if code == ffi::SQLITE_OK && watched.wants_sync(role, len) {
@@ -270,6 +317,10 @@ fn write_temp(file: *mut ffi::sqlite3_file, temp: &mut TempFile, bytes: *const c
 }
 
 unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, size: i64) -> c_int {
+    let code = write_held(file);
+    if code != ffi::SQLITE_OK {
+        return code;
+    }
     let code = base!(file, xTruncate(size), ffi::SQLITE_IOERR_TRUNCATE);
     // SAFETY: SQLite calls with an open file that no other thread uses, and the reference does not outlive this call.
     if let Some(temp) = unsafe { temp(file) }.filter(|_| code == ffi::SQLITE_OK) {
@@ -283,6 +334,10 @@ unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, size: i64) -> c_int 
 }
 
 unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, flags: c_int) -> c_int {
+    let code = write_held(file);
+    if code != ffi::SQLITE_OK {
+        return code;
+    }
     let sync = || match base!(file, xSync(flags), ffi::SQLITE_IOERR_FSYNC) {
         ffi::SQLITE_OK => Ok(()),
         code => Err(code),

@@ -1,7 +1,7 @@
 //! Records which pages of a database were written to its `-wal` since the last boundary of a capture.
 //!
-//! SQLite writes each frame of the `-wal` as a header and then the page. The header has the number of the page and, in
-//! the last frame of a transaction, the size of the database after it. Marks are taken while no transaction is open,
+//! Each frame of the `-wal` is a header and then the page. The header has the number of the page and, in the last frame
+//! of a transaction, the size of the database after it. Marks are taken while no transaction is open,
 //! and only the writer adds any, so they tell exactly which pages the commits before may have changed. Frames of
 //! transactions that were rolled back are marked too, which only makes the set larger.
 
@@ -40,16 +40,21 @@ impl PageMarks {
         Self { frame_bytes: FRAME_HEADER_BYTES.saturating_add(page_size.into()), changes: Mutex::default() }
     }
 
-    /// Records a write to the `-wal`. SQLite may split a write at the end of a sector. As headers begin at multiples of
-    /// 8 bytes, the first part of a split one still has both numbers.
+    /// Records a write to the `-wal`: of frames, a header, or a page. SQLite may split a write at the end of a sector. As
+    /// headers begin at multiples of 8 bytes, the first part of a split one still has both numbers.
     pub(crate) fn add(&self, at: u64, bytes: &[u8]) {
         let place = at.checked_sub(WAL_HEADER_BYTES).and_then(|at| at.checked_rem(self.frame_bytes));
-        let Some((page, rest)) = bytes.split_first_chunk().filter(|_| place == Some(0)) else { return };
-        let size = rest.first_chunk().map_or(0, |size| u32::from_be_bytes(*size));
+        if place != Some(0) {
+            return;
+        }
         let mut changes = lock(&self.changes);
-        changes.pages.insert(u32::from_be_bytes(*page).into());
-        if size > 0 {
-            changes.shrink_to(size);
+        for frame in bytes.chunks(usize::try_from(self.frame_bytes).unwrap_or(usize::MAX)) {
+            let Some((page, rest)) = frame.split_first_chunk() else { continue };
+            changes.pages.insert(u32::from_be_bytes(*page).into());
+            let size = rest.first_chunk().map_or(0, |size| u32::from_be_bytes(*size));
+            if size > 0 {
+                changes.shrink_to(size);
+            }
         }
     }
 
@@ -89,6 +94,10 @@ mod tests {
         let mut changes = marks.take();
         assert_eq!((changes.pages.iter().collect::<Vec<_>>(), changes.smallest), (vec![3, 4, 7], Some(9)));
         assert_eq!(marks.take(), Changes::default());
+        let frame = |page, size| [header(page, size), vec![1; 16 + 4096]].concat();
+        marks.add(32 + 4120, &[frame(5, 0), frame(6, 8), header(8, 0)].concat());
+        let several = marks.take();
+        assert_eq!((several.pages.iter().collect::<Vec<_>>(), several.smallest), (vec![5, 6, 8], Some(8)));
         marks.add(32, &header(500, 6));
         changes.add(&marks.take());
         assert_eq!((changes.pages.iter().collect::<Vec<_>>(), changes.smallest), (vec![3, 4, 7, 500], Some(6)));
