@@ -18,9 +18,11 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use quorate::locks::{Lease, LockGuard, LockInfo, LocksCommand, LocksReply, Token};
-use quorate::{Error, FailureKind, Level, Locks, Sql, params, steps};
+use quorate::{Config, Error, FailureKind, Level, Locks, Node, Sql, params, steps};
 use quorate_env::{Instant, lock};
+use support::dying::DyingDisk;
 use support::{Cluster, PATIENCE, on_both, run, until};
+use tempfile::TempDir;
 
 /// Longer than a test takes.
 const LONG: Duration = Duration::from_secs(3600);
@@ -339,5 +341,26 @@ fn tokens_of_what_was_written_never_go_back_while_leaders_are_killed() {
         }
         client.close().await;
         cluster.stop_all().await;
+    });
+}
+
+#[test]
+fn a_lease_that_is_granted_late_again_and_again_is_refused() {
+    run(async {
+        let (disk, dir) = (DyingDisk::after(i64::MAX), TempDir::new().unwrap());
+        let node = Node::start_in(disk.env(), Config::single(dir.path())).await.unwrap();
+        // With its sync, each entry takes longer than a quarter of the shortest lease.
+        disk.slow_down(50);
+        let locks = node.sql().locks();
+        let ask = || locks.acquire("slow").ttl(Duration::from_millis(100));
+        for asked in [ask().await.map(drop), ask().attempt().await.map(drop), ask().wait(PATIENCE).await.map(drop)] {
+            let error = asked.unwrap_err();
+            assert!(
+                matches!(error, Error::TimedOut(_)) && error.to_string().contains("choose a longer one"),
+                "{error}"
+            );
+        }
+        drop(locks.acquire("slow").ttl(PATIENCE).await.unwrap());
+        node.stop().await;
     });
 }

@@ -203,7 +203,7 @@ impl Pending {
                 other => return Err(self.refused(other)),
             }
         }
-        Err(Error::TimedOut("the cluster answers too late for a lease of this time; choose a longer one (ttl)".into()))
+        Err(too_late())
     }
 
     /// Returns `None` if the lock was not granted in the time of the wait.
@@ -213,15 +213,21 @@ impl Pending {
     }
 
     async fn wait_for_turn(self) -> Result<Option<Granted>, Error> {
-        let begun = Instant::now();
+        let (begun, mut late) = (Instant::now(), 0);
         loop {
             // Registered before the question, so that no grant is missed.
             let woken = self.register().await;
             let answer = self.ask(Some(self.asked.ttl)).await?;
             match answer.reply {
                 LocksReply::Held(lease) if self.is_fresh(&answer) => return self.granted(&answer, lease).map(Some),
-                LocksReply::Held(_) => {}
+                LocksReply::Held(_) => {
+                    late += 1;
+                    if late == RENEWALS {
+                        return Err(too_late());
+                    }
+                }
                 LocksReply::Waiting(_) => {
+                    late = 0;
                     let left = self.asked.wait.map_or(Duration::MAX, |wait| wait.saturating_sub(begun.elapsed()));
                     let pause = sleep(left.min(self.asked.ttl / RENEWALS));
                     match woken {
@@ -297,6 +303,10 @@ impl Pending {
     fn forget(mut self) {
         self.held = None;
     }
+}
+
+fn too_late() -> Error {
+    Error::TimedOut("the cluster answers too late for a lease of this time; choose a longer one (ttl)".into())
 }
 
 impl Drop for Pending {

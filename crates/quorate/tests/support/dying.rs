@@ -1,10 +1,11 @@
 //! A disk that fails after a number of changes: all later operations fail, as if the process had been killed. Or a disk
-//! of a machine that was restarted.
+//! of a machine that was restarted, or a slow one.
 
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
 
 use quorate_env::disk::{DirItem, DirLock, Disk, File, OpenMode, RealDisk, Space};
 use quorate_env::{Env, Parts};
@@ -13,6 +14,8 @@ use quorate_env::{Env, Parts};
 #[derive(Clone, Debug)]
 pub struct DyingDisk {
     left: Arc<AtomicI64>,
+    /// How long a change takes at least, in milliseconds.
+    delay: Arc<AtomicU64>,
     boot_id: Option<&'static str>,
 }
 
@@ -22,12 +25,17 @@ struct DyingFile(Arc<dyn File>, DyingDisk);
 impl DyingDisk {
     /// Returns a disk that accepts this many changes.
     pub fn after(changes: i64) -> Self {
-        Self { left: Arc::new(AtomicI64::new(changes)), boot_id: None }
+        Self { left: Arc::new(AtomicI64::new(changes)), delay: Arc::default(), boot_id: None }
     }
 
     /// Returns a disk that does not fail, of a machine with this boot id.
     pub fn booted(boot_id: &'static str) -> Self {
         Self { boot_id: Some(boot_id), ..Self::after(i64::MAX) }
+    }
+
+    /// Lets each change take this many milliseconds more from now on.
+    pub fn slow_down(&self, millis: u64) {
+        self.delay.store(millis, Ordering::Release);
     }
 
     /// Returns the real environment, with this disk.
@@ -43,6 +51,7 @@ impl DyingDisk {
     }
 
     fn change<T>(&self, change: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        std::thread::sleep(Duration::from_millis(self.delay.load(Ordering::Acquire)));
         if self.left.fetch_sub(1, Ordering::AcqRel) > 0 { change() } else { Err(io::Error::other("dead")) }
     }
 }
