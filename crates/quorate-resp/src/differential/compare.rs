@@ -8,12 +8,16 @@ use std::fmt;
 use bytes::Bytes;
 
 use super::Value;
+use crate::number;
 
 /// The most milliseconds that two replies with a time may differ by.
 const CLOCK_DIFFERENCE_MAX: i64 = 2_000;
 
 /// Times from this number on are alike.
 const FAR: i64 = 7_000_000_000;
+
+/// Texts up to this length have the fewest digits in Redis too.
+const DIGITS_ENOUGH: usize = 15;
 
 /// How the replies to a command compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -219,8 +223,8 @@ fn is_decision(request: &[Bytes], name: &str, redis: &Value, door: &Value) -> bo
         "bitfield" => saturates_at_ends(request),
         // An infinity times 0 is 0 here; in Redis it is so in the first set only.
         "zunion" | "zinter" if has("WEIGHTS") && ["0", "inf", "-inf", "+inf"].into_iter().any(has) => true,
-        // Scores have no -0.
-        "zunion" | "zinter" | "zdiff" => without_signs_of_0(redis) == *door,
+        // Scores have no -0, and no more digits than they need.
+        _ if name.starts_with('z') => with_scores_as_here(redis) == *door,
         _ => false,
     }
 }
@@ -237,12 +241,22 @@ fn says(value: &Value, text: &str) -> bool {
     matches!(value, Value::Line(line) if line.contains(text))
 }
 
-fn without_signs_of_0(value: &Value) -> Value {
+/// Writes the scores of a reply as the door does: Redis finds the fewest digits of almost all numbers, not of all.
+fn with_scores_as_here(value: &Value) -> Value {
+    let here = |text: &str| match number::double(text.as_bytes()) {
+        Some(score) if text == "-0" || text.len() > DIGITS_ENOUGH => number::double_text(score + 0.0),
+        _ => text.to_owned(),
+    };
     match value {
-        Value::Line(line) if line == ",-0" => Value::Line(",0".to_owned()),
-        Value::Bulk(kind, bytes) if bytes == b"-0" => Value::Bulk(*kind, b"0".to_vec()),
-        Value::Parts(kind, parts) => Value::Parts(*kind, parts.iter().map(without_signs_of_0).collect()),
-        other => other.clone(),
+        Value::Line(line) => match line.strip_prefix(',') {
+            Some(score) => Value::Line(format!(",{}", here(score))),
+            None => value.clone(),
+        },
+        Value::Bulk(kind, bytes) => match std::str::from_utf8(bytes) {
+            Ok(text) => Value::Bulk(*kind, here(text).into_bytes()),
+            Err(_) => value.clone(),
+        },
+        Value::Parts(kind, parts) => Value::Parts(*kind, parts.iter().map(with_scores_as_here).collect()),
     }
 }
 
