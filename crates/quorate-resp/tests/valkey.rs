@@ -11,7 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
@@ -20,6 +20,7 @@ use bytes::{Bytes, BytesMut};
 use quorate_keys::KeyChange;
 use quorate_resp::differential::{Alike, Comparison, Generator, MemoryDoor, Value};
 use quorate_resp::{Frame, NOTIFY, Protocol};
+use tempfile::TempDir;
 
 /// The requests that are sent together.
 const REQUESTS_PER_PIPELINE: u64 = 20;
@@ -33,16 +34,20 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
 /// How much later the door may get requests. Replies that tell a time may differ by twice this.
 const APART_MAX: Duration = Duration::from_secs(1);
 
+/// The name of Valkey's socket.
+const SOCKET: &str = "valkey.sock";
+
 /// A Valkey, which ends with this.
 struct Valkey {
     process: Child,
-    port: u16,
+    /// The directory of its socket. A port might be taken by another program before Valkey listens.
+    dir: TempDir,
     client: Client,
 }
 
 /// A client of it.
 struct Client {
-    stream: TcpStream,
+    stream: UnixStream,
     read: BytesMut,
 }
 
@@ -69,21 +74,22 @@ fn program() -> Option<PathBuf> {
 impl Valkey {
     fn start() -> Option<Self> {
         let program = program()?;
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let dir = TempDir::new().unwrap();
+        let socket = dir.path().join(SOCKET);
         let mut command = Command::new(program);
-        command.args(["--port", &port.to_string(), "--save", "", "--bind", "127.0.0.1", "--dir", "/tmp"]);
+        command.args(["--port", "0", "--save", "", "--dir"]).arg(dir.path()).arg("--unixsocket").arg(&socket);
         // On a machine that is busy, a request may take long.
         command.args(["--slowlog-log-slower-than", "-1"]);
         let process = command.stdout(Stdio::null()).spawn().unwrap();
         let begun = Instant::now();
         let stream = loop {
-            match TcpStream::connect(("127.0.0.1", port)) {
+            match UnixStream::connect(&socket) {
                 Ok(stream) => break stream,
                 Err(error) => assert!(begun.elapsed() < START_TIME_MAX, "Valkey does not start: {error}"),
             }
             std::thread::sleep(Duration::from_millis(10));
         };
-        Some(Self { process, port, client: Client::new(stream) })
+        Some(Self { process, dir, client: Client::new(stream) })
     }
 
     fn ask(&mut self, requests: &[Vec<Bytes>]) -> Vec<Value> {
@@ -92,7 +98,7 @@ impl Valkey {
 }
 
 impl Client {
-    fn new(stream: TcpStream) -> Self {
+    fn new(stream: UnixStream) -> Self {
         stream.set_read_timeout(Some(ANSWER_TIME_MAX)).unwrap();
         Self { stream, read: BytesMut::new() }
     }
@@ -132,7 +138,7 @@ struct Hearing {
 
 impl Hearing {
     fn begin(valkey: &Valkey) -> Self {
-        let client = || Client::new(TcpStream::connect(("127.0.0.1", valkey.port)).unwrap());
+        let client = || Client::new(UnixStream::connect(valkey.dir.path().join(SOCKET)).unwrap());
         let (mut subscribed, mut asking) = (client(), client());
         let words = |words: &[&'static str]| words.iter().map(|word| Bytes::from(*word)).collect::<Vec<_>>();
         assert!(!asking.ask(&[words(&["config", "set", NOTIFY, "EAn"])])[0].is_error());
