@@ -97,8 +97,8 @@ fn large_answers_come_through_a_follower_many_at_once() {
         let leader = cluster.leader().await;
         let follower = cluster.nodes().map(|node| node.status().name).find(|name| *name != leader).unwrap();
         let sql = cluster.sql(&follower).with_deadline(PATIENCE);
-        // Together they exceed the size of a message between nodes, by little: one whose answer takes over 4 s to come is
-        // asked for again, and so large an answer is not kept for that.
+        // Together they exceed the size of a message between nodes, by little: one whose answer takes over 4 s to come
+        // is asked for again, and so large an answer is not kept for that.
         let writes = (0..4).map(|n| {
             let insert = format!("INSERT INTO files (name, content) VALUES ('{n}', zeroblob({CONTENT_BYTES}))");
             let sql = sql.clone();

@@ -1,7 +1,7 @@
 //! Holds the frames that a connection appends to a `-wal`, to write many of them at once.
 //!
-//! SQLite writes each frame in two calls, its header and then its page. A call costs more than its bytes, and a batch of
-//! entries writes dozens of frames.
+//! SQLite writes each frame in two calls, its header and then its page. A call costs more than its bytes, and a batch
+//! of entries writes dozens of frames.
 //!
 //! Invariants: no frame of a committed transaction is held once SQLite's call for its last frame returns, so other
 //! connections, which read only such frames, find them in the file. The connection itself may read frames of its open

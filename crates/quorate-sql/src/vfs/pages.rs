@@ -40,8 +40,8 @@ impl PageMarks {
         Self { frame_bytes: FRAME_HEADER_BYTES.saturating_add(page_size.into()), changes: Mutex::default() }
     }
 
-    /// Records a write to the `-wal`: of frames, a header, or a page. SQLite may split a write at the end of a sector. As
-    /// headers begin at multiples of 8 bytes, the first part of a split one still has both numbers.
+    /// Records a write to the `-wal`: of frames, a header, or a page. SQLite may split a write at the end of a sector.
+    /// As headers begin at multiples of 8 bytes, the first part of a split one still has both numbers.
     pub(crate) fn add(&self, at: u64, bytes: &[u8]) {
         let place = at.checked_sub(WAL_HEADER_BYTES).and_then(|at| at.checked_rem(self.frame_bytes));
         if place != Some(0) {
