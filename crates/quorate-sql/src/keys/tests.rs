@@ -24,6 +24,7 @@ use crate::machine::tests::{IDENTITY, SECOND};
 use crate::{connection, records};
 
 mod copies;
+mod cost;
 mod plans;
 mod rows;
 
