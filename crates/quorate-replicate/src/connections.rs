@@ -138,7 +138,7 @@ impl Connections {
             (is_busy, frames, copied) = ask()?;
         }
         if is_busy {
-            // Whoever changes the index of the `-wal` may be stopped in the middle of that.
+            // Another process may stand still while it changes the index of the `-wal`.
             return Err(ReplicateError::Unsteady);
         }
         let not_wal = |_| ReplicateError::NotWal("unknown".to_owned());

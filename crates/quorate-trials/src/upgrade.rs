@@ -69,7 +69,7 @@ pub async fn run(args: UpgradeArgs) -> Result<Verdict> {
     let compared = written.compare(&sql).await?;
     let last = servers.names().pop().ok_or("no servers")?;
     println!("server {last} as the old build: {}", servers.refuses(&last, &old, REFUSAL).await?);
-    // It reads its own data, once it has applied what was acknowledged.
+    // The server reads its own data, after it has applied all acknowledged writes.
     let there = servers.pinned(&last).await?.sql();
     if written.compare(&there).await? != compared {
         return Err("the refused downgrade changed the data".into());

@@ -144,7 +144,7 @@ fn a_second_difference_waits_for_an_operator() {
         heals(&cluster, &name, async |client| assert!(sell(client).await.is_ok())).await;
         change_directly(&cluster, &name);
         let leader = cluster.sql(&cluster.leader().await);
-        // If the node leads just now, its own number is the answer.
+        // If the node itself leads at this moment, the answer is its wrong number.
         sell(&leader).await.unwrap();
         until("it is set aside", || cluster.node(&name).metrics().fault.is_some()).await;
         let own = cluster.sql(&name).with_deadline(std::time::Duration::from_millis(300));
@@ -194,7 +194,7 @@ fn without_an_agreeing_majority_nothing_is_healed() {
         assert!(
             cluster.nodes().all(|node| node.metrics().node.divergences.get() == 0 && node.metrics().fault.is_none())
         );
-        // Whichever node leads: the three numbers differ by thousands.
+        // Any node may lead now. The numbers of the three nodes differ by thousands.
         assert_eq!(sell(&cluster.sql(&leader)).await.unwrap() % 1000, sold % 1000 - 1);
         cluster.stop_all().await;
     });

@@ -174,8 +174,8 @@ fn a_store_that_is_away_delays_the_archive_and_nothing_else() {
             sql.execute("INSERT INTO lines (text) VALUES (?1)", (round.to_string(),)).await.unwrap();
         }
         // A boundary may fail before the archiver has seen the first of these writes.
-        let is_told = || node.status().archive.is_some_and(|one| one.failure.is_some() && !one.lag.is_zero());
-        until("the failure and the delay are told", is_told).await;
+        let shows_both = || node.status().archive.is_some_and(|one| one.failure.is_some() && !one.lag.is_zero());
+        until("the status shows the failure and the delay", shows_both).await;
         memory.end_troubles();
         archived(&node).await;
         let healed = || node.status().archive.is_some_and(|archive| archive.failure.is_none());

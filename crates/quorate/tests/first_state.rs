@@ -203,8 +203,8 @@ fn a_node_does_not_start_empty_when_its_first_state_cannot_be_restored() {
 /// How many nodes are killed at the same time, because each mostly waits for the disk.
 const LANES: usize = 4;
 
-/// Kills nodes that restore a first state, each after more changes of the disk, until one is up before. Returns how
-/// many did not finish.
+/// Kills nodes that restore a first state, each after more changes of the disk than the one before, until one finishes
+/// first. Returns how many did not finish.
 async fn killed(lost: &Lost, first: i64) -> usize {
     let mut unfinished = 0;
     for changes in (first..).step_by(3 * LANES) {

@@ -332,8 +332,8 @@ fn a_plain_database_becomes_a_cluster() {
 /// How many directories are restored into at the same time, because each restore mostly waits for the disk.
 const LANES: usize = 4;
 
-/// Interrupts restores into one directory, each after more changes of the disk, until one is done before. Returns how
-/// many did not finish.
+/// Interrupts restores into one directory, each after more changes of the disk than the one before, until one finishes
+/// first. Returns how many did not finish.
 async fn interrupted(first: i64) -> usize {
     let (dir, data) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let config = Config::single(data.path()).with_secret(support::secret());

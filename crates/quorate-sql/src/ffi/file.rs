@@ -1,5 +1,5 @@
-//! The files of the VFS shim: each passes every call on to a file of the base VFS, and records what was written. Frames
-//! that are appended to a `-wal` are collected and passed on together.
+//! The files of the VFS shim: each passes every call on to a file of the base VFS, and records the writes. The file of
+//! a `-wal` collects the frames that SQLite appends, and passes several on in one call.
 //!
 //! Invariants: the memory of a file is a [`ShimFile`] and, at [`BASE_OFFSET`], the base's file. A `ShimFile`'s methods
 //! are set exactly as long as the base's are, so that SQLite closes both or neither.

@@ -1,5 +1,5 @@
-//! What the frames that a writer holds must not change: each connection sees each commit whole, and so does whoever
-//! starts again from the files as they are after it.
+//! A writer holds frames back. Nevertheless all connections see each commit as a whole, and so does a program that
+//! opens copies of the files after a commit.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -127,4 +127,32 @@ fn a_transaction_is_written_in_few_calls() {
         )
         .unwrap();
     assert_eq!(number(&db.reader(), "SELECT count(*) FROM t"), 100);
+}
+
+/// A full disk may be found by a read, because held frames are written before it.
+#[test]
+fn a_read_that_cannot_write_held_frames_fails_like_the_write() {
+    let db = db();
+    let current = db.generations.current();
+    let writer = open_writer(&current, 48 << 10).unwrap();
+    writer.execute_batch("CREATE TABLE t (key INTEGER PRIMARY KEY, value TEXT)").unwrap();
+    let many = "WITH n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100)
+        INSERT INTO t SELECT i, printf('%.*c', 3000, 'x') FROM n";
+    let full = rusqlite::ffi::SQLITE_FULL;
+    let before = (vfs::failed_writes(), vfs::full_writes(), current.failed_reads());
+    // The cache is too small for the transaction, so frames are held when the disk becomes full.
+    writer.execute_batch(&format!("BEGIN; {many}")).unwrap();
+    current.watched().faults.wal_writes.store(full, Ordering::Release);
+    let count = writer.query_row("SELECT sum(length(value)) FROM t", [], |row| row.get::<_, i64>(0));
+    assert_eq!(count.unwrap_err().sqlite_error().unwrap().extended_code, full);
+    assert!(vfs::failed_writes() > before.0 && vfs::full_writes() > before.1);
+    assert_eq!(current.failed_reads(), before.2, "the disk reads well");
+
+    current.watched().faults.wal_writes.store(0, Ordering::Release);
+    if !writer.is_autocommit() {
+        writer.execute_batch("ROLLBACK").unwrap();
+    }
+    assert_eq!(rows(&writer), Rows::new());
+    writer.execute_batch(many).unwrap();
+    assert_eq!((rows(&db.reader()).len(), rows_of_copy(&db.path()).len()), (100, 100));
 }
