@@ -21,14 +21,23 @@ const FULL_RETRY: Duration = Duration::from_millis(200);
 /// process.
 const CLOSING_WAL_MAX: u64 = 64 << 20;
 
-/// The longest rest after a batch while a checkpoint slows the writer, if callers of this node wait for the batch.
-const AWAITED_REST_MAX: Duration = Duration::from_millis(10);
+/// The longest rest after a batch while a checkpoint slows the writer.
+const REST_MAX: Duration = Duration::from_millis(10);
 
-/// The longest rest if no caller waits, as on most followers.
-const REST_MAX: Duration = Duration::from_millis(100);
+/// The longest rest once the `-wal` is [`LONG_WAL`] times as long as it is when a checkpoint begins. Then the
+/// checkpoint has to gain on the writer, however large batches are.
+const LONG_REST_MAX: Duration = Duration::from_millis(100);
+
+const LONG_WAL: u64 = 4;
 
 /// Work that takes longer gets no priority over other threads.
 const URGENT_MAX: Duration = Duration::from_millis(5);
+
+/// Returns how long the writer rests after a batch. `wal` is the length of the `-wal` in units of that at which a
+/// checkpoint begins.
+fn rest_after(took: Duration, slowness: u32, wal: u64) -> Duration {
+    took.saturating_mul(slowness).min(if wal < LONG_WAL { REST_MAX } else { LONG_REST_MAX })
+}
 
 pub(crate) struct Writer {
     shared: Arc<Shared>,
@@ -94,8 +103,8 @@ impl Writer {
                 self.is_urgent = is_awaited && took < URGENT_MAX;
                 self.shared.metrics.batches.observe(took);
                 self.shared.applied_again();
-                let rest_max = if is_awaited { AWAITED_REST_MAX } else { REST_MAX };
-                let rest = took.saturating_mul(self.shared.writer_lock.slowness()).min(rest_max);
+                let wal = self.shared.generations.current().wal_bytes() / self.shared.options.checkpoint_bytes.max(1);
+                let rest = rest_after(took, self.shared.writer_lock.slowness(), wal);
                 self.rests_until = (!rest.is_zero()).then(|| Instant::now() + rest);
                 Step::Again
             }
@@ -206,5 +215,23 @@ impl Worker for Writer {
 
     fn is_urgent(&self) -> bool {
         self.is_urgent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rests_are_short_until_the_wal_is_long() {
+        for millis in [1, 5, 20, 60, 100] {
+            let took = Duration::from_millis(millis);
+            assert_eq!([1, LONG_WAL].map(|wal| rest_after(took, 0, wal)), [Duration::ZERO; 2]);
+            for slowness in [1, 2, 4, 8] {
+                let rest = |wal| rest_after(took, slowness, wal);
+                assert!(rest(LONG_WAL - 1) <= Duration::from_millis(10));
+                assert!(rest(LONG_WAL) >= took, "the writer works for at most half of the time");
+            }
+        }
     }
 }
