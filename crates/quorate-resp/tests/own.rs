@@ -66,6 +66,28 @@ fn keys_are_read_in_their_order_page_by_page() {
     });
 }
 
+#[test]
+fn members_of_a_set_expire_as_fields_of_a_hash_do() {
+    let mut door = MemoryDoor::new(1);
+    assert_eq!(talk(&mut door, "Q.SADD s EX 10 MEMBERS 2 a b\nSADD s c\nQ.SADD s PX 3500 MEMBERS 1 a"), ":2 :1 :0");
+    assert_eq!(talk(&mut door, "Q.STTL s MEMBERS 4 a b c d\nQ.SPTTL s MEMBERS 1 a"), "*4 :4 :10 :-1 :-2 *1 :3500");
+    assert_eq!(talk(&mut door, "Q.SEXPIRE s 20 NX MEMBERS 3 b c d"), "*3 :0 :1 :-2");
+    assert_eq!(talk(&mut door, "Q.SPEXPIRE s 5000 LT MEMBERS 2 b c\nQ.SPERSIST s MEMBERS 2 b a"), "*2 :1 :1 *2 :1 :1");
+    assert_eq!(talk(&mut door, "Q.SEXPIRE s 0 MEMBERS 1 a\nSMEMBERS s"), "*1 :2 *2 $1 b $1 c");
+    assert_eq!(talk_at(&mut door, "SMEMBERS s\nQ.SPERSIST s MEMBERS 1 c", NOW + 5_000_000_000), "*1 $1 b *1 :-2");
+}
+
+#[test]
+fn wrong_words_on_members_are_errors_that_name_the_word() {
+    let mut door = MemoryDoor::new(1);
+    const COUNT: &str = "-ERR the number after MEMBERS must be that of the members";
+    assert_eq!(talk(&mut door, "Q.SEXPIRE s 1 MEMBERS 2 a\nQ.SEXPIRE s 1 a b c"), format!("{COUNT} {COUNT}"));
+    assert_eq!(talk(&mut door, "Q.SEXPIRE s 1 YY MEMBERS 1 a"), "-ERR Unsupported option YY");
+    assert_eq!(talk(&mut door, "Q.SADD s EX 0 MEMBERS 1 a"), "-ERR invalid expire time in 'q.sadd' command");
+    assert_eq!(talk(&mut door, "Q.SADD s KEEPTTL 1 MEMBERS 1 a"), "-ERR syntax error");
+    assert!(talk(&mut door, "SET k v\nQ.STTL k MEMBERS 1 a").starts_with("+OK -WRONGTYPE"));
+}
+
 /// Returns the token in a reply of Q.LOCK.
 fn token(reply: &str) -> u64 {
     reply.split(' ').nth(1).unwrap().trim_start_matches(':').parse().unwrap()

@@ -1,4 +1,4 @@
-//! Commands on the expiry of fields of hashes.
+//! Commands on the expiry of fields of hashes, and of members of sets.
 
 use bytes::Bytes;
 use quorate_keys::{
@@ -14,45 +14,75 @@ use crate::table::{ONE, Spec, read, write};
 
 /// The rows of commands on the expiry of fields.
 pub const COMMANDS: &[Spec] = &[
-    read("httl", -5, ONE, "7.4.0", "Returns in how many seconds fields expire.", |args| expires(args, SECONDS)),
+    read("httl", -5, ONE, "7.4.0", "Returns in how many seconds fields expire.", |args| {
+        expires(args, Collection::Hash, SECONDS)
+    }),
     read("hpttl", -5, ONE, "7.4.0", "Returns in how many milliseconds fields expire.", |args| {
-        expires(args, MILLISECONDS)
+        expires(args, Collection::Hash, MILLISECONDS)
     }),
     read("hexpiretime", -5, ONE, "7.4.0", "Returns when fields expire, in seconds since 1970.", |args| {
-        expires(args, SECONDS_AT)
+        expires(args, Collection::Hash, SECONDS_AT)
     }),
     read("hpexpiretime", -5, ONE, "7.4.0", "Returns when fields expire, in milliseconds since 1970.", |args| {
-        expires(args, MILLISECONDS_AT)
+        expires(args, Collection::Hash, MILLISECONDS_AT)
     }),
-    write("hexpire", -6, ONE, "7.4.0", "Has fields expire in seconds.", |args| expire(args, SECONDS)),
-    write("hpexpire", -6, ONE, "7.4.0", "Has fields expire in milliseconds.", |args| expire(args, MILLISECONDS)),
-    write("hexpireat", -6, ONE, "7.4.0", "Has fields expire at a second.", |args| expire(args, SECONDS_AT)),
-    write("hpexpireat", -6, ONE, "7.4.0", "Has fields expire at a millisecond.", |args| expire(args, MILLISECONDS_AT)),
-    write("hpersist", -5, ONE, "7.4.0", "Has fields never expire.", persist),
+    write("hexpire", -6, ONE, "7.4.0", "Has fields expire in seconds.", |args| expire(args, Collection::Hash, SECONDS)),
+    write("hpexpire", -6, ONE, "7.4.0", "Has fields expire in milliseconds.", |args| {
+        expire(args, Collection::Hash, MILLISECONDS)
+    }),
+    write("hexpireat", -6, ONE, "7.4.0", "Has fields expire at a second.", |args| {
+        expire(args, Collection::Hash, SECONDS_AT)
+    }),
+    write("hpexpireat", -6, ONE, "7.4.0", "Has fields expire at a millisecond.", |args| {
+        expire(args, Collection::Hash, MILLISECONDS_AT)
+    }),
+    write("hpersist", -5, ONE, "7.4.0", "Has fields never expire.", |args| persist(args, Collection::Hash)),
     write("hgetdel", -5, ONE, "8.0.0", "Returns the values of fields, and removes them.", get_delete),
     write("hgetex", -5, ONE, "8.0.0", "Returns the values of fields, and sets their expiry.", get_expire),
     write("hsetex", -6, ONE, "8.0.0", "Sets fields that expire.", set_expire),
 ];
 
-/// Reads the number of fields after the word FIELDS, where each takes so many arguments, and checks it.
+/// Returns the word in front of the elements that a command names.
+pub fn word_of(of: Collection) -> &'static str {
+    match of {
+        Collection::Hash => "FIELDS",
+        Collection::Set => "MEMBERS",
+    }
+}
+
+/// Returns the error that the number of elements is wrong.
+fn mismatch(of: Collection) -> Refusal {
+    match of {
+        Collection::Hash => Refusal::FieldCount,
+        Collection::Set => Refusal::Text("ERR the number after MEMBERS must be that of the members"),
+    }
+}
+
+/// Reads the number of elements after the word for them, where each takes so many arguments, and checks it.
 fn count(args: &mut Args, each: usize, mismatch: Refusal) -> Result<(), Refusal> {
     let count = usize::try_from(args.integer()?).unwrap_or(0);
     let is_right = count > 0 && count.checked_mul(each) == Some(args.left());
     if is_right { Ok(()) } else { Err(mismatch) }
 }
 
-/// Reads fields, in front of which their number is.
-fn fields(args: &mut Args, mismatch: Refusal) -> Result<Vec<Bytes>, Refusal> {
-    if !args.option("FIELDS") {
-        return Err(if args.has("FIELDS") { Refusal::Syntax } else { mismatch });
+/// Reads elements, in front of which their number is.
+pub fn elements(args: &mut Args, of: Collection) -> Result<Vec<Bytes>, Refusal> {
+    elements_or(args, of, mismatch(of))
+}
+
+fn elements_or(args: &mut Args, of: Collection, mismatch: Refusal) -> Result<Vec<Bytes>, Refusal> {
+    let word = word_of(of);
+    if !args.option(word) {
+        return Err(if args.has(word) { Refusal::Syntax } else { mismatch });
     }
     count(args, 1, mismatch)?;
     Ok(args.rest())
 }
 
-fn expires(args: &mut Args, clock: Clock) -> Planned {
-    let (key, fields, now) = (args.next()?, fields(args, Refusal::Syntax)?, args.moment.now);
-    let command = ElementCommand::Describe { of: Collection::Hash, key, fields };
+/// Returns when elements expire.
+pub fn expires(args: &mut Args, of: Collection, clock: Clock) -> Planned {
+    let (key, fields, now) = (args.next()?, elements_or(args, of, Refusal::Syntax)?, args.moment.now);
+    let command = ElementCommand::Describe { of, key, fields };
     args.plan(KeysCommand::Element(command), move |reply| {
         let KeysReply::Described(elements) = reply else { return replies::unexpected(&reply) };
         let number = |element: Option<(_, Option<u64>)>| match element {
@@ -64,34 +94,37 @@ fn expires(args: &mut Args, clock: Clock) -> Planned {
     })
 }
 
-fn change(key: Bytes, fields: Vec<Bytes>, expiry: Expiry, condition: ExpiryCondition) -> KeysCommand {
-    let (of, (at, relative)) = (Collection::Hash, time_of(expiry));
+fn change(of: Collection, key: Bytes, fields: Vec<Bytes>, expiry: Expiry, condition: ExpiryCondition) -> KeysCommand {
+    let (at, relative) = time_of(expiry);
     KeysCommand::Element(ElementCommand::Expire { of, key, fields, at, condition, relative })
 }
 
-fn expire(args: &mut Args, clock: Clock) -> Planned {
+/// Has elements expire.
+pub fn expire(args: &mut Args, of: Collection, clock: Clock) -> Planned {
     let (key, word) = (args.next()?, args.next()?);
-    let (condition, fields) = (times::condition(args)?, fields(args, Refusal::FieldCount)?);
+    let condition = times::condition_before(args, word_of(of), mismatch(of))?;
+    let fields = elements(args, of)?;
     let expiry = clock.not_before(&word, args)?;
-    args.plan(change(key, fields, expiry, condition), replies::changes(0))
+    args.plan(change(of, key, fields, expiry, condition), replies::changes(0))
 }
 
-fn persist(args: &mut Args) -> Planned {
+/// Has elements never expire.
+pub fn persist(args: &mut Args, of: Collection) -> Planned {
     let key = args.next()?;
-    let mismatch = if args.has("FIELDS") { Refusal::FieldCount } else { Refusal::Syntax };
-    let fields = fields(args, mismatch)?;
-    args.plan(change(key, fields, Expiry::Never, ExpiryCondition::Always), replies::changes(-1))
+    let mismatch = if args.has(word_of(of)) { mismatch(of) } else { Refusal::Syntax };
+    let fields = elements_or(args, of, mismatch)?;
+    args.plan(change(of, key, fields, Expiry::Never, ExpiryCondition::Always), replies::changes(-1))
 }
 
 fn get_delete(args: &mut Args) -> Planned {
-    let (key, fields) = (args.next()?, fields(args, Refusal::FieldCount)?);
+    let (key, fields) = (args.next()?, elements(args, Collection::Hash)?);
     args.plan(KeysCommand::Hash(HashCommand::Take { key, fields }), replies::values)
 }
 
 fn get_expire(args: &mut Args) -> Planned {
     let key = args.next()?;
     let when = if args.option("PERSIST") { Some(When::Never) } else { When::read(args)? };
-    let fields = fields(args, Refusal::FieldCount)?;
+    let fields = elements(args, Collection::Hash)?;
     let expiry = match when.map(|when| when.expiry(args, Clock::not_before)).transpose() {
         Ok(expiry) => expiry,
         Err(refusal) => return args.refuse_after(key, Kind::Hash, Frame::error(&refusal), refusal),

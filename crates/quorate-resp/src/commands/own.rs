@@ -2,10 +2,12 @@
 
 use bytes::Bytes;
 use quorate_keys::{
-    Condition, Expiry, KeyCommand, KeyEntry, KeysCommand, KeysReply, Order, Page, Span, StringCommand, Version,
+    Collection, Condition, Expiry, KeyCommand, KeyEntry, KeysCommand, KeysReply, Order, Page, SetCommand, Span,
+    StringCommand, Version,
 };
 
-use super::times::{Clock, When};
+use super::fields;
+use super::times::{Clock, MILLISECONDS, SECONDS, When};
 use crate::args::{Args, Planned};
 use crate::error::Refusal;
 use crate::frame::Frame;
@@ -21,6 +23,22 @@ pub const COMMANDS: &[Spec] = &[
     write("q.cad", 3, ONE, OURS, "Removes a key if it has this version.", delete),
     read("q.range", -3, NONE, OURS, "Returns the keys from one on and below another, in their order.", range),
     read("q.prefix", -2, NONE, OURS, "Returns the keys that start so, in their order.", prefix),
+    read("q.sttl", -5, ONE, OURS, "Returns in how many seconds members of a set expire.", |args| {
+        fields::expires(args, Collection::Set, SECONDS)
+    }),
+    read("q.spttl", -5, ONE, OURS, "Returns in how many milliseconds members of a set expire.", |args| {
+        fields::expires(args, Collection::Set, MILLISECONDS)
+    }),
+    write("q.sexpire", -6, ONE, OURS, "Has members of a set expire in seconds.", |args| {
+        fields::expire(args, Collection::Set, SECONDS)
+    }),
+    write("q.spexpire", -6, ONE, OURS, "Has members of a set expire in milliseconds.", |args| {
+        fields::expire(args, Collection::Set, MILLISECONDS)
+    }),
+    write("q.spersist", -5, ONE, OURS, "Has members of a set never expire.", |args| {
+        fields::persist(args, Collection::Set)
+    }),
+    write("q.sadd", -7, ONE, OURS, "Adds members to a set, which expire, also those that it has.", add),
 ];
 
 /// The version of Quorate that has had our own commands first.
@@ -75,6 +93,14 @@ fn set(args: &mut Args) -> Planned {
         Ok(others) => others.first().map_or(Frame::Null, replies::unexpected),
         Err(failure) => failure.clone().into(),
     })
+}
+
+/// Adds members that expire.
+fn add(args: &mut Args) -> Planned {
+    let key = args.next()?;
+    let expiry = When::read(args)?.ok_or(Refusal::Syntax)?.expiry(args, Clock::later)?;
+    let members = fields::elements(args, Collection::Set)?;
+    args.plan(KeysCommand::Set(SetCommand::Add { key, members, expiry }), replies::count)
 }
 
 fn delete(args: &mut Args) -> Planned {

@@ -110,10 +110,27 @@ pub fn time_of(expiry: Expiry) -> (Option<u64>, bool) {
 
 /// Reads the conditions of an expiry, to the end of the arguments.
 pub fn condition(args: &mut Args) -> Result<ExpiryCondition, Refusal> {
+    read_condition(args, |_| false, |_, word| Refusal::Condition(text(&word)))
+}
+
+/// Reads the conditions of an expiry up to this word. `missing` is the error if it is not there.
+pub fn condition_before(args: &mut Args, end: &str, missing: Refusal) -> Result<ExpiryCondition, Refusal> {
+    let is_end = |word: &Bytes| word.eq_ignore_ascii_case(end.as_bytes());
+    read_condition(args, is_end, |args, word| if args.has(end) { Refusal::Condition(text(&word)) } else { missing })
+}
+
+fn read_condition(
+    args: &mut Args,
+    is_end: impl Fn(&Bytes) -> bool,
+    unsupported: impl FnOnce(&Args, Bytes) -> Refusal,
+) -> Result<ExpiryCondition, Refusal> {
     const WORDS: &[(&str, usize)] = &[("NX", 0), ("XX", 1), ("GT", 2), ("LT", 3)];
     let mut given = [false; 4];
-    while !args.is_empty() && !starts_fields(args) {
-        let Some(word) = args.choice(WORDS) else { return Err(unsupported(args)) };
+    while args.peek().is_some_and(|word| !is_end(word)) {
+        let Some(word) = args.choice(WORDS) else {
+            let word = args.next()?;
+            return Err(unsupported(args, word));
+        };
         if let Some(is_given) = given.get_mut(word) {
             *is_given = true;
         }
@@ -128,17 +145,4 @@ pub fn condition(args: &mut Args) -> Result<ExpiryCondition, Refusal> {
         [_, true, ..] => Ok(ExpiryCondition::Exists),
         _ => Ok(ExpiryCondition::Always),
     }
-}
-
-/// Returns the error that there is no such condition; a command on fields may lack the word for them instead.
-fn unsupported(args: &mut Args) -> Refusal {
-    let is_on_fields = args.name.starts_with('h');
-    match args.next() {
-        Ok(word) if !is_on_fields || args.has("FIELDS") => Refusal::Condition(text(&word)),
-        _ => Refusal::FieldCount,
-    }
-}
-
-fn starts_fields(args: &Args) -> bool {
-    args.peek().is_some_and(|word| word.eq_ignore_ascii_case(b"FIELDS"))
 }
