@@ -10,6 +10,20 @@ use quorate_env::lock;
 
 use crate::glob::Glob;
 
+/// What the channel of an event begins with that was published to a shard channel. The rest is the name of that.
+pub const SHARD: &str = "__shard__:";
+
+/// What a client listens to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Means {
+    /// A channel.
+    Channel,
+    /// The channels that match a pattern.
+    Pattern,
+    /// A shard channel: they have names of their own, which no pattern matches.
+    Shard,
+}
+
 /// Who listens to what.
 #[derive(Debug, Default)]
 pub struct Audience(Mutex<Listeners>);
@@ -17,26 +31,37 @@ pub struct Audience(Mutex<Listeners>);
 #[derive(Debug, Default)]
 struct Listeners {
     channels: BTreeMap<Bytes, u64>,
+    shards: BTreeMap<Bytes, u64>,
     patterns: BTreeMap<Bytes, (Glob, u64)>,
+}
+
+impl Listeners {
+    /// Returns the names that are listened to by this means, with how many do so.
+    fn names(&mut self, of: Means) -> &mut BTreeMap<Bytes, u64> {
+        if of == Means::Shard { &mut self.shards } else { &mut self.channels }
+    }
 }
 
 impl Audience {
     /// Returns how many messages an event of a channel is: one for each connection and each of its subscriptions.
     pub fn reached(&self, channel: &[u8]) -> u64 {
         let listeners = self.listeners();
+        if let Some(name) = channel.strip_prefix(SHARD.as_bytes()) {
+            return listeners.shards.get(name).copied().unwrap_or(0);
+        }
         let matching = listeners.patterns.values().filter(|(glob, _)| glob.matches(channel));
         listeners.channels.get(channel).copied().unwrap_or(0) + matching.map(|(_, count)| count).sum::<u64>()
     }
 
     /// Returns how many listen to a channel by its name.
-    pub(crate) fn listening(&self, channel: &[u8]) -> u64 {
-        self.listeners().channels.get(channel).copied().unwrap_or(0)
+    pub(crate) fn listening(&self, of: Means, channel: &[u8]) -> u64 {
+        self.listeners().names(of).get(channel).copied().unwrap_or(0)
     }
 
     /// Returns the channels that anybody listens to by their names.
-    pub(crate) fn channels(&self, wanted: Option<&Glob>) -> Vec<Bytes> {
-        let listeners = self.listeners();
-        let wanted = listeners.channels.keys().filter(|name| wanted.is_none_or(|glob| glob.matches(name)));
+    pub(crate) fn channels(&self, of: Means, wanted: Option<&Glob>) -> Vec<Bytes> {
+        let mut listeners = self.listeners();
+        let wanted = listeners.names(of).keys().filter(|name| wanted.is_none_or(|glob| glob.matches(name)));
         wanted.cloned().collect()
     }
 
@@ -45,35 +70,34 @@ impl Audience {
         self.listeners().patterns.len() as u64
     }
 
-    pub(crate) fn join_channel(&self, name: &Bytes) {
-        *self.listeners().channels.entry(name.clone()).or_default() += 1;
+    pub(crate) fn join_channel(&self, of: Means, name: &Bytes) {
+        *self.listeners().names(of).entry(name.clone()).or_default() += 1;
     }
 
     pub(crate) fn join_pattern(&self, name: &Bytes, glob: &Glob) {
         self.listeners().patterns.entry(name.clone()).or_insert_with(|| (glob.clone(), 0)).1 += 1;
     }
 
-    pub(crate) fn leave_channel(&self, name: &Bytes) {
-        let channels = &mut self.listeners().channels;
-        if let Some(count) = channels.get_mut(name) {
-            *count -= 1;
-            if *count == 0 {
-                channels.remove(name);
-            }
-        }
-    }
-
-    pub(crate) fn leave_pattern(&self, name: &Bytes) {
-        let patterns = &mut self.listeners().patterns;
-        if let Some((_, count)) = patterns.get_mut(name) {
-            *count -= 1;
-            if *count == 0 {
-                patterns.remove(name);
-            }
+    pub(crate) fn leave(&self, of: Means, name: &Bytes) {
+        let mut listeners = self.listeners();
+        if of == Means::Pattern {
+            leave(&mut listeners.patterns, name, |(_, count)| count);
+        } else {
+            leave(listeners.names(of), name, |count| count);
         }
     }
 
     fn listeners(&self) -> MutexGuard<'_, Listeners> {
         lock(&self.0)
+    }
+}
+
+/// Counts one less, and forgets a name that nobody listens to.
+fn leave<T>(names: &mut BTreeMap<Bytes, T>, name: &Bytes, count: impl FnOnce(&mut T) -> &mut u64) {
+    let Some(of_name) = names.get_mut(name) else { return };
+    let left = count(of_name);
+    *left -= 1;
+    if *left == 0 {
+        names.remove(name);
     }
 }

@@ -39,6 +39,7 @@ pub struct Summary {
     pub(crate) space: Space,
     pub(crate) channels: usize,
     pub(crate) patterns: usize,
+    pub(crate) shards: usize,
     pub(crate) queued: Option<usize>,
     pub(crate) watched: usize,
     pub(crate) last: Called,
@@ -49,7 +50,7 @@ pub struct Summary {
 impl Summary {
     /// Whether the client listens to events.
     pub(crate) fn is_listening(&self) -> bool {
-        self.channels + self.patterns > 0
+        self.channels + self.patterns + self.shards > 0
     }
 
     /// Returns the line of the connection in `CLIENT LIST`, at a time in nanoseconds since 1970.
@@ -63,6 +64,7 @@ impl Summary {
             ("db", self.space.to_string()),
             ("sub", self.channels.to_string()),
             ("psub", self.patterns.to_string()),
+            ("ssub", self.shards.to_string()),
             ("multi", self.queued.map_or("-1".to_owned(), |queued| queued.to_string())),
             ("watch", self.watched.to_string()),
             ("cmd", self.last.text()),

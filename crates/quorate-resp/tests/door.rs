@@ -159,10 +159,42 @@ fn the_audience_is_that_of_all_connections_of_a_node() {
     assert_eq!(talk_to_users(&mut asking, asked), "*1 $1 a *0 *6 $1 a :1 $1 b :0 $1 c :0 :2");
     drop(second);
     assert_eq!(talk_to_users(&mut asking, asked), "*0 *0 *6 $1 a :0 $1 b :0 $1 c :0 :0");
-    assert!(talk_to_users(&mut asking, "PUBSUB HELP\n").starts_with("*10 +PUBSUB <subcommand>"));
+    assert!(talk_to_users(&mut asking, "PUBSUB HELP\n").starts_with("*14 +PUBSUB <subcommand>"));
     assert_eq!(talk_to_users(&mut asking, "PUBSUB CHANNELS a b\nPUBSUB none\n"), {
         "-ERR unknown subcommand or wrong number of arguments for 'CHANNELS'. Try PUBSUB HELP. -ERR unknown subcommand \
          'none'. Try PUBSUB HELP."
+    });
+}
+
+#[test]
+fn shard_channels_have_names_of_their_own() {
+    let common = Arc::<Common>::default();
+    let connect = |id| Door::new(Connection::new(id, "here", NOW, Arc::clone(&common)));
+    let (mut door, mut asking) = (connect(1), connect(2));
+    let told = talk_to_users(&mut door, "AUTH writer right\nSSUBSCRIBE a b a\nSUBSCRIBE b\nPSUBSCRIBE *\n");
+    assert_eq!(told, {
+        "+OK *3 $10 ssubscribe $1 a :1 *3 $10 ssubscribe $1 b :2 *3 $10 ssubscribe $1 a :2 *3 $9 subscribe $1 b :1 \
+         *3 $10 psubscribe $1 * :2"
+    });
+    talk_to_users(&mut asking, "AUTH writer right\n");
+    let asked = "PUBSUB SHARDCHANNELS\nPUBSUB SHARDCHANNELS b*\nPUBSUB SHARDNUMSUB a c\n";
+    assert_eq!(talk_to_users(&mut asking, asked), "*2 $1 a $1 b *1 $1 b *4 $1 a :1 $1 c :0");
+    let event = |door: &Door, channel: &'static str| {
+        let mut out = BytesMut::new();
+        door.event(&channel.into(), &"x".into(), &mut out);
+        String::from_utf8_lossy(&out).replace("\r\n", " ").trim().to_owned()
+    };
+    assert_eq!(event(&door, "__shard__:a"), "*3 $8 smessage $1 a $1 x");
+    assert_eq!(event(&door, "__shard__:c"), "");
+    assert_eq!(event(&door, "a"), "*4 $8 pmessage $1 * $1 a $1 x");
+    assert_eq!(["__shard__:a", "__shard__:c", "a"].map(|name| common.audience.reached(name.as_bytes())), [1, 0, 1]);
+    assert_eq!(talk_to_users(&mut door, "UNSUBSCRIBE\nPUNSUBSCRIBE\nGET a\nSUNSUBSCRIBE\nSUNSUBSCRIBE\nPING\n"), {
+        "*3 $11 unsubscribe $1 b :1 *3 $12 punsubscribe $1 * :0 -ERR Can't execute 'get': only (P|S)SUBSCRIBE / \
+         (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context *3 $12 sunsubscribe $1 a :1 \
+         *3 $12 sunsubscribe $1 b :0 *3 $12 sunsubscribe $-1 :0 +PONG"
+    });
+    assert_eq!(talk_to_users(&mut door, "MULTI\nSSUBSCRIBE a\nEXEC\n"), {
+        "+OK +QUEUED *1 -ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client"
     });
 }
 
@@ -189,7 +221,7 @@ fn the_slow_log_is_read_and_configured() {
 #[test]
 fn a_connection_is_described_by_its_last_command() {
     let mut door = MemoryDoor::new(1);
-    let described = "id=1 addr=here name=me age=1700000000 db=2 sub=0 psub=0 multi=-1 watch=0 cmd=client|list \
+    let described = "id=1 addr=here name=me age=1700000000 db=2 sub=0 psub=0 ssub=0 multi=-1 watch=0 cmd=client|list \
                      user=default resp=2 lib-name= lib-ver=";
     let list = talk(&mut door, "CLIENT SETNAME me\nSELECT 2\nCLIENT LIST");
     assert!(list.contains(described), "{list}");

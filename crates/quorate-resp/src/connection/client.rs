@@ -67,6 +67,7 @@ impl Connection {
             space: self.space,
             channels: self.subscriptions.channels(),
             patterns: self.subscriptions.patterns(),
+            shards: self.subscriptions.shards(),
             queued: self.transaction.as_ref().map(super::Transaction::len),
             watched: self.watched.len(),
             last: self.last,

@@ -210,7 +210,7 @@ fn is_decision(request: &[Bytes], name: &str, redis: &Value, door: &Value) -> bo
         // Whether an expiry is later than another one of the same length depends on the clock of each side.
         "expire" | "pexpire" | "hexpire" | "hpexpire" => has("GT") || has("LT"),
         // Names of channels are text of a limited length.
-        "publish" => door_says("the name of a channel"),
+        "publish" | "spublish" => door_says("the name of a channel"),
         // Databases from 8 on are for caches.
         "select" | "copy" | "move" => door_says("no cache is configured"),
         // Cursors are known, or an error.

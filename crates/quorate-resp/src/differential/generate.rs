@@ -160,6 +160,9 @@ const TEMPLATES: &[(char, &str)] = &[
     ('*', "pubsub numpat|nosuch"),
     ('*', "pubsub numsub V+"),
     ('*', "pubsub channels ?G"),
+    ('*', "spublish V V"),
+    ('*', "pubsub shardnumsub V+"),
+    ('*', "pubsub shardchannels ?G"),
     ('*', "slowlog get -2|x"),
 ];
 
