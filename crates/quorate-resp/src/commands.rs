@@ -6,6 +6,7 @@ pub mod combined;
 pub mod fields;
 pub mod hashes;
 pub mod keys;
+pub mod lcs;
 pub mod lists;
 pub mod locks;
 pub mod own;

@@ -185,6 +185,7 @@ pub static GROUPS: &[(&str, &[Spec])] = &[
     ("pubsub", connection::PUBSUB_COMMANDS),
     ("generic", commands::keys::COMMANDS),
     ("string", commands::strings::COMMANDS),
+    ("string", commands::lcs::COMMANDS),
     ("bitmap", commands::bits::COMMANDS),
     ("hash", commands::hashes::COMMANDS),
     ("hash", commands::fields::COMMANDS),

@@ -164,6 +164,8 @@ const TEMPLATES: &[(char, &str)] = &[
     ('*', "pubsub shardnumsub V+"),
     ('*', "pubsub shardchannels ?G"),
     ('*', "slowlog get -2|x"),
+    ('s', "lcs K K ?LEN"),
+    ('s', "lcs K K IDX ?MINMATCHLEN,N ?WITHMATCHLEN"),
 ];
 
 const VALUES: &[&str] =
