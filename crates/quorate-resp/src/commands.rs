@@ -13,6 +13,7 @@ pub mod own;
 pub mod ranges;
 pub mod scans;
 pub mod sets;
+pub mod sort;
 pub mod sorted_sets;
 pub mod strings;
 mod times;

@@ -70,7 +70,7 @@ pub struct Wait {
 pub enum Outcome {
     /// The reply.
     Reply(Frame),
-    /// The store has to be asked for more. Only commands that read do so.
+    /// The store has to be asked for more. What has been asked before has only read.
     More(Plan),
     /// Nothing was found, and the client waits until that changes; then the store is asked again.
     Wait(Wait, Plan),

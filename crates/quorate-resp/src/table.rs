@@ -147,6 +147,11 @@ impl Spec {
         Self { access, ..self }
     }
 
+    /// Returns the row of a command whose keys are there.
+    pub const fn keys(self, keys: Places) -> Self {
+        Self { keys, ..self }
+    }
+
     /// Returns the row of a command that is done by itself.
     pub const fn alone(self) -> Self {
         Self { is_alone: true, ..self }
@@ -184,6 +189,7 @@ pub static GROUPS: &[(&str, &[Spec])] = &[
     ("transactions", connection::TRANSACTION_COMMANDS),
     ("pubsub", connection::PUBSUB_COMMANDS),
     ("generic", commands::keys::COMMANDS),
+    ("generic", commands::sort::COMMANDS),
     ("string", commands::strings::COMMANDS),
     ("string", commands::lcs::COMMANDS),
     ("bitmap", commands::bits::COMMANDS),

@@ -199,6 +199,44 @@ fn shard_channels_have_names_of_their_own() {
 }
 
 #[test]
+fn sort_reads_elements_then_what_keys_say_of_them_and_stores_at_last() {
+    let mut door = MemoryDoor::new(1);
+    talk(&mut door, "RPUSH l 3 1 2\nMSET w1 9 w2 8 w3 7 v1 A v2 B\nHSET h1 f 5\nZADD z 2 a 1 b\nSADD s x");
+    let lists = [
+        ("SORT l", "*3 $1 1 $1 2 $1 3"),
+        ("SORT l DESC LIMIT 1 1", "*1 $1 2"),
+        ("SORT l BY nosort DESC", "*3 $1 2 $1 1 $1 3"),
+        ("SORT_RO l BY w* GET v* GET #", "*6 $-1 $1 3 $1 B $1 2 $1 A $1 1"),
+        ("SORT l BY h*->f GET h*->f GET v", "*6 $-1 $-1 $-1 $-1 $1 5 $-1"),
+        ("SORT z BY nosort DESC", "*2 $1 a $1 b"),
+        ("SORT z", "-ERR One or more scores can't be converted into double"),
+        ("SORT h1", "-WRONGTYPE Operation against a key holding the wrong kind of value"),
+        ("SORT l BY w* GET v* STORE s\nLRANGE s 0 -1", ":3 *3 $0  $1 B $1 A"),
+        ("SORT none STORE s\nEXISTS s", ":0 :0"),
+        ("SORT_RO l STORE s", "-ERR syntax error"),
+    ];
+    for (lines, replies) in lists {
+        assert_eq!(talk(&mut door, lines), replies, "{lines}");
+    }
+    let refused = "-ERR the reply has several pages, which a transaction can't read";
+    assert_eq!(talk(&mut door, "MULTI\nSORT l STORE d\nSORT l\nEXEC"), {
+        format!("+OK +QUEUED +QUEUED *2 {refused} *3 $1 1 $1 2 $1 3")
+    });
+    assert!(talk(&mut door, "Q.ID once SORT l STORE d").starts_with("-ERR only a command that writes"));
+}
+
+#[test]
+fn sort_looks_up_a_limited_number_of_keys() {
+    let mut door = MemoryDoor::new(1);
+    let items: Vec<_> = (0..10_001).map(|number: u32| Bytes::from(number.to_string())).collect();
+    let push = [vec!["RPUSH".into(), "l".into()], items].concat();
+    door.ask(&[push], NOW).unwrap();
+    assert!(talk(&mut door, "SORT l BY w*").starts_with("-ERR SORT looks up at most 10000 keys"));
+    assert!(talk(&mut door, "SORT l LIMIT 0 5001 GET w* GET v*").starts_with("-ERR SORT looks up at most 10000 keys"));
+    assert_eq!(talk(&mut door, "SORT l LIMIT 10000 5 GET w* GET #"), "*2 $-1 $5 10000");
+}
+
+#[test]
 fn events_are_published_in_transactions_too() {
     let mut door = MemoryDoor::new(1);
     assert_eq!(talk(&mut door, "MULTI\nPUBLISH a x\nSET b 1\nEXEC\nPUBLISH a x"), "+OK +QUEUED +QUEUED *2 :0 +OK :0");

@@ -214,7 +214,14 @@ fn is_decision(request: &[Bytes], name: &str, redis: &Value, door: &Value) -> bo
         // Databases from 8 on are for caches.
         "select" | "copy" | "move" => door_says("no cache is configured"),
         // Cursors are known, or an error.
-        "scan" | "hscan" | "sscan" | "zscan" => door_says("unknown cursor"),
+        "scan" | "hscan" | "sscan" | "zscan" if door_says("unknown cursor") => true,
+        "zscan" => sorted(&with_scores_as_here(redis), 2) == sorted(door, 2),
+        // It asks the store more than once.
+        "sort" | "sort_ro" if door_says("has several pages") => true,
+        // Members of a set that are not sorted have no order in Redis.
+        "sort" | "sort_ro" if has("nosort") => shape(redis) == shape(door),
+        // Redis compares texts up to a zero byte.
+        "sort" | "sort_ro" => has("ALPHA") && (has_zero(redis) || has_zero(door)),
         // A list has no such item.
         "lset" => door_says("index out of range"),
         "client" => door_says("Client names cannot contain"),
@@ -226,6 +233,15 @@ fn is_decision(request: &[Bytes], name: &str, redis: &Value, door: &Value) -> bo
         // Scores have no -0, and no more digits than they need.
         _ if name.starts_with('z') => with_scores_as_here(redis) == *door,
         _ => false,
+    }
+}
+
+/// Returns whether a part of a reply has a zero byte.
+fn has_zero(value: &Value) -> bool {
+    match value {
+        Value::Line(_) => false,
+        Value::Bulk(_, bytes) => bytes.contains(&0),
+        Value::Parts(_, parts) => parts.iter().any(has_zero),
     }
 }
 
