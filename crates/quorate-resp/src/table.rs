@@ -63,6 +63,8 @@ pub enum Places {
     Words(i8, i8, i8),
     /// After the word that says how many there are.
     Counted(i8),
+    /// Every second word after the first one, which says how many there are.
+    CountedPairs,
     /// The first word, and those after the second, which says how many these are.
     Stored,
 }
@@ -165,9 +167,9 @@ impl Spec {
 
     /// Returns the keys of a call.
     pub fn keys_of<'a>(&self, words: &'a [Bytes]) -> Vec<&'a Bytes> {
-        let counted = |at: usize| {
+        let counted = |at: usize, step: usize| {
             let count = words.get(at).and_then(|word| crate::number::integer(word)).unwrap_or(0);
-            words.iter().skip(at + 1).take(usize::try_from(count).unwrap_or(0))
+            words.iter().skip(at + 1).step_by(step).take(usize::try_from(count).unwrap_or(0))
         };
         match self.keys {
             Places::Words(0, _, _) => Vec::new(),
@@ -176,8 +178,9 @@ impl Spec {
                 let last = usize::try_from(last).unwrap_or(0);
                 words.iter().take(last + 1).skip(first as usize).step_by(step.max(1) as usize).collect()
             }
-            Places::Counted(at) => counted(at as usize).collect(),
-            Places::Stored => words.iter().skip(1).take(1).chain(counted(2)).collect(),
+            Places::Counted(at) => counted(at as usize, 1).collect(),
+            Places::CountedPairs => counted(1, 2).collect(),
+            Places::Stored => words.iter().skip(1).take(1).chain(counted(2, 1)).collect(),
         }
     }
 }

@@ -261,9 +261,13 @@ fn replies_of_version_3_are_those_of_valkey() {
 
 /// Redis sets a key that one command names twice two times; here it is set once.
 fn sets_twice(request: &[Bytes]) -> bool {
-    let is_of_many = request[0].eq_ignore_ascii_case(b"mset") || request[0].eq_ignore_ascii_case(b"msetnx");
-    let keys: Vec<_> = request[1..].iter().step_by(2).collect();
-    is_of_many && keys.iter().collect::<BTreeSet<_>>().len() < keys.len()
+    let first = match request[0].to_ascii_lowercase().as_slice() {
+        b"mset" | b"msetnx" => 1,
+        b"msetex" => 2,
+        _ => return false,
+    };
+    let keys: Vec<_> = request.iter().skip(first).step_by(2).collect();
+    keys.iter().collect::<BTreeSet<_>>().len() < keys.len()
 }
 
 /// Redis has an event for what SORT stores; here it is removed and pushed.

@@ -1,15 +1,18 @@
 //! Commands on strings.
 
 use bytes::Bytes;
-use quorate_keys::{Condition, Expiry, KeysCommand, KeysReply, StringCommand};
+use quorate_keys::limits::ARGUMENTS_MAX as KEYS_MAX;
+use quorate_keys::{Condition, Expiry, KeyCommand, KeysCommand, KeysReply, StringCommand};
 use quorate_model::FailureKind;
 
 use super::times::{Clock, MILLISECONDS, SECONDS, When, time_of};
 use crate::args::{Args, Planned};
 use crate::error::Refusal;
 use crate::frame::Frame;
+use crate::number::integer;
+use crate::plan::all;
 use crate::replies;
-use crate::table::{ALL, ONE, PAIRS, Spec, read, write};
+use crate::table::{ALL, ONE, PAIRS, Places, Spec, read, write};
 
 /// The rows of commands on strings.
 pub const COMMANDS: &[Spec] = &[
@@ -31,6 +34,15 @@ pub const COMMANDS: &[Spec] = &[
     write("msetnx", -3, PAIRS, "1.0.1", "Sets keys to strings, if all are missing.", |args| {
         set_all(args, Condition::Missing, replies::count)
     }),
+    write(
+        "msetex",
+        -4,
+        Places::CountedPairs,
+        "9.1.0",
+        "Sets keys to strings that expire, on a condition.",
+        set_all_for,
+    ),
+    write("delifeq", 3, ONE, "9.0.0", "Removes a string if it is this one.", delete_equal),
     write("append", 3, ONE, "2.0.0", "Adds bytes at the end of a string.", append),
     write("setrange", 4, ONE, "2.2.0", "Replaces a part of a string.", set_range),
     write("incr", 2, ONE, "1.0.0", "Adds 1 to an integer.", |args| add(args, 1)),
@@ -67,17 +79,22 @@ fn get_range(args: &mut Args) -> Planned {
     args.plan(KeysCommand::String(StringCommand::GetRange { key, start, end }), replies::value)
 }
 
+/// Reads a condition on keys.
+fn exists(args: &mut Args) -> Option<Condition> {
+    args.choice(&[("NX", false), ("XX", true)])
+        .map(|exists| if exists { Condition::Exists } else { Condition::Missing })
+}
+
 fn set_to(key: Bytes, value: Bytes, condition: Condition, expiry: Expiry, get: bool) -> KeysCommand {
     KeysCommand::String(StringCommand::Set { key, value, condition, expiry, get })
 }
 
 fn set(args: &mut Args) -> Planned {
-    const CONDITIONS: &[(&str, bool)] = &[("NX", false), ("XX", true)];
     let (key, value) = (args.next()?, args.next()?);
     let (mut condition, mut expiry, mut get) = (None, None, false);
     while !args.is_empty() {
-        if let Some(exists) = args.choice(CONDITIONS).filter(|_| condition.is_none()) {
-            condition = Some(if exists { Condition::Exists } else { Condition::Missing });
+        if let Some(exists) = exists(args).filter(|_| condition.is_none()) {
+            condition = Some(exists);
         } else if condition.is_none() && args.option("IFEQ") {
             condition = Some(Condition::Value(args.next()?));
         } else if args.option("GET") {
@@ -136,6 +153,43 @@ fn get_expire(args: &mut Args) -> Planned {
 fn set_all(args: &mut Args, condition: Condition, finish: fn(KeysReply) -> Frame) -> Planned {
     let command = StringCommand::SetAll { strings: args.pairs()?, condition, expiry: Expiry::Never };
     args.plan(KeysCommand::String(command), finish)
+}
+
+/// Sets keys, the number of which is in front, to strings that may expire, if all keys exist, or are missing.
+fn set_all_for(args: &mut Args) -> Planned {
+    let count = integer(&args.next()?).and_then(|count| usize::try_from(count).ok());
+    let count = count.filter(|count| (1..=KEYS_MAX).contains(count));
+    let count = count.ok_or(Refusal::Text("ERR invalid numkeys value or out of range"))?;
+    let words = args.take(2 * count)?;
+    let (strings, _) = words.as_chunks::<2>();
+    let strings = strings.iter().map(|[key, value]| (key.clone(), value.clone())).collect();
+    let (mut condition, mut expiry) = (None, None);
+    while !args.is_empty() {
+        if let Some(exists) = exists(args).filter(|_| condition.is_none()) {
+            condition = Some(exists);
+        } else if expiry.is_none() && args.option("KEEPTTL") {
+            expiry = Some(When::Keep);
+        } else {
+            expiry = Some(When::read(args)?.filter(|_| expiry.is_none()).ok_or(Refusal::Syntax)?);
+        }
+    }
+    let expiry = expiry.map(|when| when.expiry(args, Clock::later)).transpose()?.unwrap_or_default();
+    let command = StringCommand::SetAll { strings, condition: condition.unwrap_or_default(), expiry };
+    args.plan(KeysCommand::String(command), replies::count)
+}
+
+/// Removes a string if it is this one. The first command fails on a key of another kind.
+fn delete_equal(args: &mut Args) -> Planned {
+    let (key, value) = (args.next()?, args.next()?);
+    let keys = vec![key.clone()];
+    let commands = vec![
+        KeysCommand::String(StringCommand::Length { key }),
+        KeysCommand::Key(KeyCommand::Delete { keys, condition: Condition::Value(value) }),
+    ];
+    args.plan_all(commands, |answers| match all(answers) {
+        Ok(replies) => replies.into_iter().next_back().map_or(Frame::Integer(0), replies::count),
+        Err(failure) => failure.into(),
+    })
 }
 
 fn append(args: &mut Args) -> Planned {

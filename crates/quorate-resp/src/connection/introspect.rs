@@ -87,10 +87,10 @@ fn row(spec: &Spec) -> Frame {
     };
     let (first, last, step) = match spec.keys {
         Places::Words(first, last, step) => (first, last, step),
-        Places::Counted(_) => (0, 0, 0),
+        Places::Counted(_) | Places::CountedPairs => (0, 0, 0),
         Places::Stored => (1, 1, 1),
     };
-    let movable = matches!(spec.keys, Places::Counted(_) | Places::Stored).then_some("movablekeys");
+    let movable = (!matches!(spec.keys, Places::Words(..))).then_some("movablekeys");
     let flags = flag.into_iter().chain(movable).chain(spec.before_login.then_some("no_auth"));
     let subs = if let Run::Sub(subs) = spec.run { subs } else { &[] };
     Frame::Array(vec![
