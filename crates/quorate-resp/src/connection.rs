@@ -20,13 +20,16 @@ use crate::table::{Access, Found, Run, find, row};
 mod client;
 mod introspect;
 mod own;
+mod saves;
 mod server;
 mod session;
 mod subscriptions;
 mod transaction;
 
 pub use client::COMMANDS;
+pub use introspect::HELP;
 pub use own::OWN_COMMANDS;
+pub use saves::SAVE_COMMANDS;
 pub use server::SERVER_COMMANDS;
 pub use session::REDIS_VERSION;
 pub use subscriptions::{PUBSUB_COMMANDS, Subscriptions};
@@ -93,6 +96,8 @@ pub struct Connection {
 pub(crate) struct Call<'a> {
     pub connection: &'a mut Connection,
     pub args: Args<'a>,
+    /// The command that it is below, if it is.
+    pub of: Option<&'static str>,
     pub host: &'a dyn Host,
 }
 
@@ -222,7 +227,7 @@ impl Connection {
     /// Runs a request whose row is known.
     fn call(&mut self, found: Found<'_>, moment: &Moment, host: &dyn Host) -> Result<Step, Refusal> {
         let moment = Moment { space: self.space, ..moment.clone() };
-        let Found { spec, word, arguments, .. } = found;
+        let Found { of, spec, word, arguments } = found;
         let mut args = Args::new(spec.name, word, arguments, &moment);
         let step = match spec.run {
             Run::Keys(plan) => {
@@ -230,7 +235,7 @@ impl Connection {
                 plan.is_write = spec.access == Access::Write;
                 Step::Plan(plan)
             }
-            Run::Local(run) => run(&mut Call { connection: self, args, host })?,
+            Run::Local(run) => run(&mut Call { connection: self, args, of, host })?,
             Run::Sub(_) => return Err(Refusal::Syntax),
         };
         match step {

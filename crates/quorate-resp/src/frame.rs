@@ -25,6 +25,8 @@ pub enum Protocol {
 pub enum Frame {
     /// A word that tells a state.
     Simple(&'static str),
+    /// A line of text.
+    Line(String),
     /// An error, its code in front.
     Error(String),
     /// An integer.
@@ -102,6 +104,7 @@ impl Frame {
         let is_three = protocol == Protocol::Three;
         match self {
             Self::Simple(word) => line(out, b'+', word.as_bytes()),
+            Self::Line(text) => line(out, b'+', &one_line(text)),
             Self::Error(text) => line(out, b'-', &one_line(text)),
             Self::Integer(number) => header(out, b':', *number),
             Self::Bulk(bytes) => bulk(out, bytes),

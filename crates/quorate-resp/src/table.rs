@@ -189,6 +189,7 @@ impl Spec {
 pub static GROUPS: &[(&str, &[Spec])] = &[
     ("connection", connection::COMMANDS),
     ("server", connection::SERVER_COMMANDS),
+    ("server", connection::SAVE_COMMANDS),
     ("transactions", connection::TRANSACTION_COMMANDS),
     ("pubsub", connection::PUBSUB_COMMANDS),
     ("generic", commands::keys::COMMANDS),

@@ -237,6 +237,38 @@ fn sort_looks_up_a_limited_number_of_keys() {
 }
 
 #[test]
+fn all_is_saved_and_there_are_no_scripts() {
+    let mut door = MemoryDoor::new(1);
+    let lines = [
+        ("LASTSAVE", ":1700000000"),
+        ("SAVE", "+OK"),
+        ("BGSAVE SCHEDULE", "+Background saving started"),
+        ("BGREWRITEAOF", "+Background append only file rewriting started"),
+        ("WAITAOF 1 0 0", "*2 :1 :0"),
+        ("WAITAOF 2 0 0", "-ERR value is out of range, value must between 0 and 1"),
+        ("SCRIPT EXISTS a b\nSCRIPT FLUSH ASYNC", "*2 :0 :0 +OK"),
+        ("FUNCTION LIST\nFUNCTION FLUSH", "*0 +OK"),
+        ("MULTI\nSAVE\nDISCARD", "+OK -ERR Command 'save' not allowed inside a transaction +OK"),
+    ];
+    for (lines, replies) in lines {
+        assert_eq!(talk(&mut door, lines), replies, "{lines}");
+    }
+}
+
+#[test]
+fn help_names_what_is_below_a_command() {
+    let mut door = MemoryDoor::new(1);
+    assert_eq!(talk(&mut door, "MEMORY HELP"), {
+        "*5 +MEMORY <subcommand> [<arg> [value] [opt] ...]. Subcommands are: +USAGE \
+         +    Returns about how many bytes a key takes. +HELP +    Prints this help."
+    });
+    for of in ["CLIENT", "CONFIG", "SLOWLOG", "LATENCY", "OBJECT", "PUBSUB", "SCRIPT", "FUNCTION", "COMMAND"] {
+        let told = talk(&mut door, &format!("{of} HELP"));
+        assert!(told.contains(&format!("+{of} <subcommand>")) && told.contains(" +HELP "), "{told}");
+    }
+}
+
+#[test]
 fn events_are_published_in_transactions_too() {
     let mut door = MemoryDoor::new(1);
     assert_eq!(talk(&mut door, "MULTI\nPUBLISH a x\nSET b 1\nEXEC\nPUBLISH a x"), "+OK +QUEUED +QUEUED *2 :0 +OK :0");

@@ -5,6 +5,7 @@ use quorate_keys::{Condition, KeyCommand, KeyInfo, KeysCommand, KeysReply, Kind,
 
 use super::times::{self, Clock, MILLISECONDS, MILLISECONDS_AT, SECONDS, SECONDS_AT, time_of};
 use crate::args::{Args, Planned};
+use crate::connection::HELP;
 use crate::error::Refusal;
 use crate::frame::Frame;
 use crate::limits::{CACHES_END, DATABASES};
@@ -49,9 +50,10 @@ const OBJECT: &[Spec] = &[
         object(args, |_| Frame::Integer(0))
     }),
     read("freq", 3, SECOND, "4.0.0", "Is refused: frequencies of access are not kept.", frequency),
+    HELP,
 ];
 
-const MEMORY: &[Spec] = &[read("usage", -3, SECOND, "4.0.0", "Returns about how many bytes a key takes.", usage)];
+const MEMORY: &[Spec] = &[read("usage", -3, SECOND, "4.0.0", "Returns about how many bytes a key takes.", usage), HELP];
 
 fn exists(args: &mut Args) -> Planned {
     let keys = args.rest();

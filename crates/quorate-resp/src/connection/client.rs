@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::introspect::HELP;
 use super::session;
 use super::{Call, Connection};
 use crate::batch::Step;
@@ -39,6 +40,7 @@ const CLIENT: &[Spec] = &[
     local("no-evict", 3, "7.0.0", "Does nothing: no client is thrown out for its memory.", on_or_off),
     local("no-touch", 3, "7.2.0", "Does nothing: times of access are not kept.", on_or_off),
     local("tracking", -3, "6.0.0", "Is refused.", tracking),
+    HELP,
 ];
 
 type Ran = Result<Step, Refusal>;

@@ -7,9 +7,35 @@ use crate::batch::Step;
 use crate::error::Refusal;
 use crate::frame::Frame;
 use crate::glob::Glob;
-use crate::table::{self, Access, Places, Run, Spec};
+use crate::table::{self, Access, Places, Run, Spec, local};
 
 type Ran = Result<Step, Refusal>;
+
+/// The row of the HELP that is below a command.
+pub const HELP: Spec = local("help", 2, "5.0.0", "Prints this help.", help);
+
+/// What there is below COMMAND.
+const BELOW: &[(&str, &str)] = &[
+    ("COUNT", "Returns how many commands there are."),
+    ("DOCS", "Describes commands, for people."),
+    ("GETKEYS", "Returns the keys of a request."),
+    ("INFO", "Describes commands."),
+    ("LIST", "Returns the names of all commands."),
+    ("HELP", "Prints this help."),
+];
+
+/// Returns what there is below a command, of which the table knows.
+fn help(call: &mut Call) -> Ran {
+    let of = call.of.unwrap_or_default();
+    let Some(Spec { run: Run::Sub(below), .. }) = table::find(of.as_bytes()) else { return Err(Refusal::Syntax) };
+    Ok(help_on(of, below.iter().map(|spec| (spec.name, spec.summary))).into())
+}
+
+fn help_on(of: &str, below: impl Iterator<Item = (&'static str, &'static str)>) -> Frame {
+    let first = format!("{} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:", of.to_uppercase());
+    let below = below.flat_map(|(name, summary)| [name.to_uppercase(), format!("    {summary}")]);
+    Frame::Array(std::iter::once(first).chain(below).map(Frame::Line).collect())
+}
 
 /// Answers `COMMAND`, which has all rows as its reply if nothing follows.
 pub fn command(call: &mut Call) -> Ran {
@@ -20,6 +46,9 @@ pub fn command(call: &mut Call) -> Ran {
     if args.option("COUNT") {
         args.end()?;
         return Ok(Frame::count(table::all().count() as u64).into());
+    }
+    if args.left() == 1 && args.option("HELP") {
+        return Ok(help_on("command", BELOW.iter().copied()).into());
     }
     let answer: fn(&mut Call) -> Ran = if args.option("INFO") {
         info

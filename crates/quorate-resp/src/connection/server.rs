@@ -1,7 +1,7 @@
 //! Commands on the server.
 
 use super::Call;
-use super::introspect;
+use super::introspect::{self, HELP};
 use crate::batch::Step;
 use crate::error::{Refusal, text};
 use crate::frame::Frame;
@@ -27,18 +27,21 @@ const CONFIG: &[Spec] = &[
     local("set", -4, "2.0.0", "Sets parameters of the node until it ends; few can be changed.", config_set)
         .access(Access::Write),
     local("resetstat", 2, "2.0.0", "Does nothing: the counts are kept.", ok),
+    HELP,
 ];
 
 const SLOWLOG: &[Spec] = &[
     local("get", -2, "2.2.12", "Returns the latest requests of the node that took long.", slow_requests),
     local("len", 2, "2.2.12", "Returns how many there are.", slow_count),
     local("reset", 2, "2.2.12", "Forgets them.", forget_slow).access(Access::Write),
+    HELP,
 ];
 
 const LATENCY: &[Spec] = &[
     local("latest", 2, "2.8.13", "Returns none: the metrics of the server say what took long.", none),
     local("history", 3, "2.8.13", "Returns none.", none),
     local("reset", -2, "2.8.13", "Returns 0.", zero),
+    HELP,
 ];
 
 const MICROSECOND: u64 = 1_000;
@@ -77,13 +80,19 @@ fn role(_: &mut Call) -> Ran {
 
 fn wait(call: &mut Call) -> Ran {
     call.args.integer()?;
+    timeout(call)?;
+    Ok(Frame::count(call.host.replicas()).into())
+}
+
+/// Reads how long a client waits at most. It does not: what was acknowledged is on the disks of a majority.
+pub fn timeout(call: &mut Call) -> Result<(), Refusal> {
     let timeout = integer(&call.args.next()?);
     let milliseconds = (call.args.moment.now / MILLISECOND) as i64;
     match timeout {
         None => Err(Refusal::Text("ERR timeout is not an integer or out of range")),
         Some(timeout) if timeout < 0 => Err(Refusal::Text("ERR timeout is negative")),
         Some(timeout) if timeout > i64::MAX - milliseconds => Err(Refusal::Text("ERR timeout is out of range")),
-        Some(_) => Ok(Frame::count(call.host.replicas()).into()),
+        Some(_) => Ok(()),
     }
 }
 

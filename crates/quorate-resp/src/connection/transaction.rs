@@ -85,7 +85,7 @@ fn copy(words: &[Bytes]) -> Vec<Bytes> {
 
 /// Returns whether a command can't be sent while a transaction has begun.
 pub fn is_refused(spec: &Spec) -> bool {
-    matches!(spec.name, "multi" | "watch" | "q.level")
+    matches!(spec.name, "multi" | "watch" | "save" | "q.level")
 }
 
 /// Returns whether a command runs although a transaction has begun.

@@ -129,8 +129,8 @@ fn rule(name: &str) -> Rule {
         "scan" | "sscan" => Rule::AnyOrder,
         "hgetall" | "hscan" | "zscan" => Rule::AnyOrderOfPairs,
         "hrandfield" | "srandmember" | "zrandmember" | "randomkey" | "object" => Rule::Shape,
-        // It depends on the number of members.
-        "wait" => Rule::Shape,
+        // They depend on the number of members, and on the time.
+        "wait" | "waitaof" | "lastsave" => Rule::Shape,
         "ttl" | "pttl" | "expiretime" | "pexpiretime" | "httl" | "hpttl" | "hexpiretime" | "hpexpiretime" => Rule::Near,
         _ => Rule::Exact,
     }
