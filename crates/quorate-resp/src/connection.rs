@@ -9,6 +9,7 @@ use quorate_keys::Space;
 use crate::args::{Args, Moment};
 use crate::audience::Audience;
 use crate::batch::{Hello, Step, Terms};
+use crate::control::{Control, Controls};
 use crate::error::Refusal;
 use crate::frame::{Frame, Protocol};
 use crate::host::{Host, Role};
@@ -18,6 +19,7 @@ use crate::summary::{Called, Labels};
 use crate::table::{Access, Found, Run, find, row};
 
 mod client;
+mod clients;
 mod introspect;
 mod own;
 mod saves;
@@ -56,6 +58,8 @@ pub struct Common {
     pub audience: Audience,
     /// The requests that took long.
     pub slow_log: SlowLog,
+    /// What they can do to one another.
+    pub(crate) controls: Controls,
 }
 
 /// A connection.
@@ -72,6 +76,7 @@ pub struct Connection {
     pub(crate) watched: Vec<Premise>,
     pub(crate) subscriptions: Subscriptions,
     pub(crate) common: Arc<Common>,
+    pub(crate) control: Arc<Control>,
     /// When it began, in nanoseconds since 1970.
     since: u64,
     /// Who has logged in, with the role that the user had then.
@@ -114,6 +119,7 @@ impl Connection {
             is_closing: false,
             watched: Vec::new(),
             subscriptions: Subscriptions::new(Arc::clone(&common)),
+            control: common.controls.of(id),
             common,
             since: now,
             user: None,

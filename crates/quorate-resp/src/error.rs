@@ -73,6 +73,9 @@ pub enum Refusal {
     /// CLIENT SETINFO does not know an option.
     #[error("ERR Unrecognized option '{0}'")]
     Option(String),
+    /// There are no clients of such a type.
+    #[error("ERR Unknown client type '{0}'")]
+    ClientType(String),
     /// An expiry has no such condition.
     #[error("ERR Unsupported option {0}")]
     Condition(String),

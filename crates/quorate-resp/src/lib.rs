@@ -21,6 +21,7 @@ mod audience;
 mod batch;
 mod commands;
 mod connection;
+mod control;
 mod cursors;
 #[doc(hidden)]
 pub mod differential;

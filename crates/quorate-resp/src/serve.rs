@@ -13,6 +13,7 @@
 use std::future::{Future, pending, ready};
 use std::io;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use quorate_env::timeout;
@@ -20,6 +21,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 use crate::args::Moment;
 use crate::batch::{Answered, Job};
+use crate::control::Unblocked;
 use crate::door::{Done, Door};
 use crate::host::Host;
 use crate::limits::{BUFFER_BYTES_KEPT, PIPELINE_BYTES_MAX, READ_BYTES, WRITE_STALL_MAX};
@@ -66,10 +68,20 @@ pub async fn serve(
     stopped: impl Future<Output = ()> + Send,
 ) -> io::Result<()> {
     let (input, out) = (BytesMut::new(), BytesMut::new());
+    let control = Arc::clone(&door.connection().control);
+    let stopped = async {
+        tokio::select! {
+            () = stopped => {}
+            () = control.killed() => {}
+        }
+    };
     let mut serving = Serving { stream, door, store, input, out, listens: false };
     serving.run(host, pin!(stopped)).await?;
     timeout(WRITE_STALL_MAX, serving.stream.shutdown()).await.map_err(|_| stalled())?
 }
+
+/// The reply to a client whose wait another one has ended by an error.
+const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
 
 fn stalled() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "the client does not read its replies")
@@ -150,11 +162,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, T: Store> Serving<'_, S, T> {
         answer: impl Future<Output = Answered>,
         mut stopped: Pin<&mut impl Future<Output = ()>>,
     ) -> io::Result<Option<Answered>> {
-        let mut answer = pin!(answer);
+        let control = Arc::clone(&self.door.connection().control);
+        let _waiting = control.wait();
+        let (mut answer, mut unblocked) = (pin!(answer), pin!(control.unblocked()));
         loop {
             let has_room = self.input.len() < PIPELINE_BYTES_MAX;
             tokio::select! {
                 answered = &mut answer => return Ok(Some(answered)),
+                how = &mut unblocked => return Ok(Some(match how {
+                    Unblocked::Late => Answered::TimedOut,
+                    Unblocked::Failed => Answered::Failed(UNBLOCKED.to_owned()),
+                })),
                 () = &mut stopped => return Ok(None),
                 read = self.stream.read_buf(&mut self.input), if has_room => if read? == 0 { return Ok(None) },
                 event = self.store.event(), if self.listens => if !self.push(event).await? { return Ok(None) },

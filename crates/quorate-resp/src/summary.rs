@@ -53,6 +53,11 @@ impl Summary {
         self.channels + self.patterns + self.shards > 0
     }
 
+    /// Returns the name of its user.
+    pub(crate) fn user(&self) -> Bytes {
+        self.user.clone().unwrap_or(Bytes::from_static(b"default"))
+    }
+
     /// Returns the line of the connection in `CLIENT LIST`, at a time in nanoseconds since 1970.
     pub(crate) fn line(&self, now: u64) -> String {
         let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
@@ -68,7 +73,7 @@ impl Summary {
             ("multi", self.queued.map_or("-1".to_owned(), |queued| queued.to_string())),
             ("watch", self.watched.to_string()),
             ("cmd", self.last.text()),
-            ("user", self.user.as_ref().map_or("default".to_owned(), text)),
+            ("user", text(&self.user())),
             ("resp", if self.protocol == Protocol::Two { "2" } else { "3" }.to_owned()),
             ("lib-name", text(&self.labels.library)),
             ("lib-ver", text(&self.labels.version)),

@@ -303,12 +303,27 @@ fn a_connection_is_described_by_its_last_command() {
         ("type NORMAL id 1", true),
         ("TYPE pubsub", false),
         ("TYPE replica", false),
+        ("ADDR here USER default NAME me DB 2 MAXAGE 10", true),
+        ("ADDR there", false),
+        ("USER ann", false),
+        ("MAXAGE 1800000000", false),
+        ("SKIPME yes", false),
     ] {
         assert_eq!(talk(&mut door, &format!("CLIENT LIST {filter}")).contains("id=1 "), is_shown, "{filter}");
     }
     assert_eq!(talk(&mut door, "CLIENT LIST TYPE fast"), "-ERR Unknown client type 'fast'");
-    assert_eq!(talk(&mut door, "CLIENT LIST ID one"), "-ERR Invalid client ID");
+    assert_eq!(talk(&mut door, "CLIENT LIST ID one"), "-ERR syntax error");
     assert_eq!(talk(&mut door, "CLIENT LIST ALL"), "-ERR syntax error");
+    assert_eq!(talk(&mut door, "CLIENT LIST DB 16"), "-ERR DB number should be between 0 and 15");
+}
+
+#[test]
+fn a_client_may_end_its_own_connection_after_the_reply() {
+    let mut door = MemoryDoor::new(1);
+    assert_eq!(talk(&mut door, "CLIENT UNBLOCK 1\nCLIENT KILL ID 1\nCLIENT KILL there"), ":0 :0 -ERR No such client");
+    assert_eq!(talk(&mut door, "CLIENT KILL LADDR here ID 1").split(' ').next(), Some("-ERR"));
+    assert_eq!(talk(&mut door, "RESET\nCLIENT KILL ID 1 SKIPME no\nPING"), "+RESET :1");
+    assert!(door.is_closed());
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use quorate_env::timeout;
 use quorate_keys::KeysReply;
-use quorate_resp::{Answered, Connection, Cursors, Door, Host, Job, Moment, Role, Store, serve};
+use quorate_resp::{Answered, Common, Connection, Cursors, Door, Host, Job, Moment, Role, Store, Summary, serve};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 
 /// How long a test waits for what it expects.
@@ -39,6 +39,63 @@ impl Store for Nothing {
 impl Host for Nothing {
     fn anonymous(&self) -> Result<Role, String> {
         Ok(Role::Write)
+    }
+
+    fn clients(&self, but: u64) -> Vec<Summary> {
+        let others = [1].into_iter().filter(|number| *number != but);
+        others.map(|number| Connection::new(number, "here", 0, Arc::default()).summary()).collect()
+    }
+}
+
+/// Has one client do what `first` says, and another one what `second` says, again and again until its reply is this.
+/// Returns all that the first one gets, until its connection is closed.
+async fn interfere(first: &str, second: &str, reply: &str) -> String {
+    let common = Arc::<Common>::default();
+    let door = |number, address: &'static str| Door::new(Connection::new(number, address, 0, Arc::clone(&common)));
+    let (mut waiting, mut acting) = (door(1, "here"), door(2, "there"));
+    let ((mut client, mut server), (mut other, mut beside)) = (tokio::io::duplex(1 << 10), tokio::io::duplex(1 << 10));
+    let acts = async {
+        client.write_all(first.as_bytes()).await.unwrap();
+        let mut bytes = [0; 64];
+        loop {
+            other.write_all(second.as_bytes()).await.unwrap();
+            let read = other.read(&mut bytes).await.unwrap();
+            if bytes[..read] == *reply.as_bytes() {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        let mut out = String::new();
+        client.read_to_string(&mut out).await.unwrap();
+        out
+    };
+    let serves = async {
+        serve(&mut server, &mut waiting, &Nothing, &Nothing, std::future::pending()).await.unwrap();
+        drop(server);
+        std::future::pending::<()>().await;
+    };
+    let serves_other = serve(&mut beside, &mut acting, &Nothing, &Nothing, std::future::pending());
+    tokio::select! {
+        () = serves => unreachable!(),
+        ended = serves_other => panic!("{ended:?}"),
+        out = timeout(PATIENCE, acts) => out.unwrap(),
+    }
+}
+
+#[tokio::test]
+async fn a_client_ends_what_another_one_waits_for() {
+    let wait = "BLPOP a 0\r\nQUIT\r\n";
+    assert_eq!(interfere(wait, "CLIENT UNBLOCK 1\r\n", ":1\r\n").await, "*-1\r\n+OK\r\n");
+    let told = "-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n+OK\r\n";
+    assert_eq!(interfere(wait, "CLIENT UNBLOCK 1 ERROR\r\n", ":1\r\n").await, told);
+}
+
+#[tokio::test]
+async fn a_client_ends_the_connection_of_another_one() {
+    // It may have begun to wait, or not.
+    for (kill, reply) in [("ID 1", ":1"), ("here", "+OK"), ("ADDR here USER default", ":1")] {
+        let kill = format!("CLIENT KILL {kill}\r\n");
+        assert_eq!(interfere("BLPOP a 0\r\n", &kill, &format!("{reply}\r\n")).await, "", "{kill}");
     }
 }
 

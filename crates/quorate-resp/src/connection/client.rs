@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::clients;
 use super::introspect::HELP;
 use super::session;
 use super::{Call, Connection};
@@ -11,9 +12,8 @@ use crate::batch::Step;
 use crate::error::Refusal;
 use crate::frame::Frame;
 use crate::limits::LABEL_BYTES_MAX;
-use crate::number::integer;
 use crate::summary::Summary;
-use crate::table::{Spec, local, sub};
+use crate::table::{Access, Spec, local, sub};
 
 /// The rows of commands of connections.
 pub const COMMANDS: &[Spec] = &[
@@ -35,7 +35,9 @@ const CLIENT: &[Spec] = &[
     local("setname", 3, "2.6.9", "Gives the connection a name.", set_name),
     local("setinfo", 4, "7.2.0", "Says which library the client is.", set_info),
     local("info", 2, "6.2.0", "Describes the connection.", info),
-    local("list", -2, "2.4.0", "Describes connections of the node.", list),
+    local("list", -2, "2.4.0", "Describes connections of the node.", clients::list),
+    local("kill", -3, "2.4.0", "Ends connections of the node.", clients::kill).access(Access::Write),
+    local("unblock", -3, "5.0.0", "Ends what a client waits for.", clients::unblock).access(Access::Write),
     local("reply", 3, "3.2.0", "Chooses which requests have replies.", session::reply),
     local("no-evict", 3, "7.0.0", "Does nothing: no client is thrown out for its memory.", on_or_off),
     local("no-touch", 3, "7.2.0", "Does nothing: times of access are not kept.", on_or_off),
@@ -108,31 +110,6 @@ fn set_info(call: &mut Call) -> Ran {
 
 fn info(call: &mut Call) -> Ran {
     Ok(Frame::Text(call.connection.summary().line(call.args.moment.now) + "\n").into())
-}
-
-fn list(call: &mut Call) -> Ran {
-    let mut found = call.host.clients(call.connection.id);
-    found.push(call.connection.summary());
-    while !call.args.is_empty() {
-        if call.args.option("ID") {
-            let ids = call.args.rest();
-            let ids = ids.iter().map(|id| integer(id).and_then(|id| u64::try_from(id).ok()));
-            let ids: Vec<u64> = ids.collect::<Option<_>>().ok_or(Refusal::Text("ERR Invalid client ID"))?;
-            found.retain(|client| ids.contains(&client.id));
-        } else if call.args.option("TYPE") {
-            let kind = call.args.next()?.to_ascii_lowercase();
-            match kind.as_slice() {
-                b"normal" => found.retain(|client| !client.is_listening()),
-                b"pubsub" => found.retain(Summary::is_listening),
-                b"master" | b"replica" | b"slave" => found.clear(),
-                _ => return Ok(Frame::error(format!("ERR Unknown client type '{}'", kind.escape_ascii())).into()),
-            }
-        } else {
-            return Err(Refusal::Syntax);
-        }
-    }
-    let now = call.args.moment.now;
-    Ok(Frame::Text(found.iter().map(|client| client.line(now) + "\n").collect()).into())
 }
 
 fn on_or_off(call: &mut Call) -> Ran {

@@ -230,10 +230,17 @@ fn is_decision(request: &[Bytes], name: &str, redis: &Value, door: &Value) -> bo
         "bitfield" => saturates_at_ends(request),
         // An infinity times 0 is 0 here; in Redis it is so in the first set only.
         "zunion" | "zinter" if has("WEIGHTS") && ["0", "inf", "-inf", "+inf"].into_iter().any(has) => true,
+        // What a negative offset leaves out depends on how Redis stores the set.
+        _ if name.starts_with('z') && has_negative_offset(request) => true,
         // Scores have no -0, and no more digits than they need.
         _ if name.starts_with('z') => with_scores_as_here(redis) == *door,
         _ => false,
     }
+}
+
+/// Returns whether a LIMIT has a negative offset.
+fn has_negative_offset(request: &[Bytes]) -> bool {
+    request.windows(2).any(|words| matches!(words, [limit, offset] if limit == "LIMIT" && offset.starts_with(b"-")))
 }
 
 /// Returns whether a part of a reply has a zero byte.
