@@ -300,6 +300,47 @@ fn events_of_keys_are_those_of_valkey() {
     assert!(compared > 0);
 }
 
+/// Returns the names of all commands, with those below others.
+fn listed(reply: &Value) -> BTreeSet<String> {
+    let Value::Parts(_, names) = reply else { panic!("{reply}") };
+    let name = |name: &Value| match name {
+        Value::Bulk(_, bytes) => String::from_utf8(bytes.clone()).unwrap(),
+        other => panic!("{other}"),
+    };
+    names.iter().map(name).collect()
+}
+
+/// Returns the documentation of keys.
+fn documentation() -> String {
+    let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/keys.md");
+    std::fs::read_to_string(file).unwrap()
+}
+
+/// Returns the commands that the documentation says are missing.
+fn documented_as_missing(documentation: &str) -> BTreeSet<String> {
+    let section = documentation.split("### Commands that are missing").nth(1).unwrap();
+    let rows = section.split("\n## ").next().unwrap().lines().filter(|line| line.starts_with('|'));
+    let commands = rows.filter_map(|row| row.split('|').nth(2)).flat_map(|cell| cell.split('`').skip(1).step_by(2));
+    commands.map(|command| command.to_lowercase().replace(' ', "|")).collect()
+}
+
+#[test]
+fn the_commands_that_are_missing_are_documented() {
+    let Some(mut both) = Both::begin("2") else { return };
+    let request = [["command", "list"].map(Bytes::from).to_vec()];
+    let (redis, ours) = (both.valkey.ask(&request), both.door.ask(&request, now()).unwrap());
+    let (redis, ours) = (listed(&redis[0]), listed(&ours[0]));
+    // Of a command that is missing, those below it are, too.
+    let is_below = |name: &str| name.split_once('|').is_some_and(|(of, _)| !ours.contains(of));
+    let missing: BTreeSet<_> = redis.difference(&ours).filter(|name| !is_below(name)).cloned().collect();
+    let documentation = documentation();
+    assert_eq!(documented_as_missing(&documentation), missing);
+    for own in ours.difference(&redis) {
+        assert!(own.starts_with("q."), "{own} is no command of Valkey");
+        assert!(documentation.contains(&format!("`{}", own.to_uppercase())), "{own} is not documented");
+    }
+}
+
 fn seed() -> u64 {
     std::env::var("QUORATE_SEED").map_or(29, |text| text.parse().unwrap())
 }

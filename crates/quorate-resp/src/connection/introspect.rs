@@ -14,7 +14,10 @@ type Ran = Result<Step, Refusal>;
 /// The row of the HELP that is below a command.
 pub const HELP: Spec = local("help", 2, "5.0.0", "Prints this help.", help);
 
-/// What there is below COMMAND.
+/// The command that describes commands.
+pub const COMMAND: &str = "command";
+
+/// What there is below it.
 const BELOW: &[(&str, &str)] = &[
     ("COUNT", "Returns how many commands there are."),
     ("DOCS", "Describes commands, for people."),
@@ -48,7 +51,7 @@ pub fn command(call: &mut Call) -> Ran {
         return Ok(Frame::count(table::all().count() as u64).into());
     }
     if args.left() == 1 && args.option("HELP") {
-        return Ok(help_on("command", BELOW.iter().copied()).into());
+        return Ok(help_on(COMMAND, BELOW.iter().copied()).into());
     }
     let answer: fn(&mut Call) -> Ran = if args.option("INFO") {
         info
@@ -60,7 +63,7 @@ pub fn command(call: &mut Call) -> Ran {
         keys
     } else {
         let name = String::from_utf8_lossy(&args.next()?).into_owned();
-        return Err(Refusal::UnknownSub { name, of: "command" });
+        return Err(Refusal::UnknownSub { name, of: COMMAND });
     };
     answer(call)
 }
@@ -92,9 +95,20 @@ fn list(call: &mut Call) -> Ran {
         false => None,
     };
     call.args.end()?;
-    let names = table::all().map(|(_, spec)| spec.name);
+    let names = table::all().flat_map(|(_, spec)| names(spec));
     let names = names.filter(|name| glob.as_ref().is_none_or(|glob| glob.matches(name.as_bytes())));
     Ok(Frame::Array(names.map(Frame::bulk).collect()).into())
+}
+
+/// Returns the name of a command, and of those below it.
+fn names(spec: &Spec) -> Vec<String> {
+    let below: Vec<&str> = match spec.run {
+        Run::Sub(subs) => subs.iter().map(|sub| sub.name).collect(),
+        _ if spec.name == COMMAND => BELOW.iter().map(|(name, _)| *name).collect(),
+        _ => Vec::new(),
+    };
+    let below = below.into_iter().map(|name| format!("{}|{}", spec.name, name.to_lowercase()));
+    std::iter::once(spec.name.to_owned()).chain(below).collect()
 }
 
 fn keys(call: &mut Call) -> Ran {

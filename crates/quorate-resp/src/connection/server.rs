@@ -16,7 +16,7 @@ pub const SERVER_COMMANDS: &[Spec] = &[
     local("time", 1, "2.6.0", "Returns the time of the server.", time),
     local("role", 1, "2.8.12", "Returns that writes are taken here.", role),
     local("wait", 3, "3.0.0", "Returns how many other members have each write.", wait),
-    local("command", -1, "2.8.13", "Describes commands.", introspect::command),
+    local(introspect::COMMAND, -1, "2.8.13", "Describes commands.", introspect::command),
     sub("config", "2.0.0", "The parameters of the server.", CONFIG),
     sub("slowlog", "2.2.12", "The requests that took long.", SLOWLOG),
     sub("latency", "2.8.13", "What took long.", LATENCY),
