@@ -4,7 +4,7 @@ use super::Call;
 use crate::args::Args;
 use crate::batch::Step;
 use crate::control::Unblocked;
-use crate::error::Refusal;
+use crate::error::{Refusal, text};
 use crate::frame::Frame;
 use crate::limits::CACHES_END;
 use crate::number::integer;
@@ -108,12 +108,12 @@ fn ids(args: &mut Args) -> Result<Vec<u64>, Refusal> {
 }
 
 fn of_type(args: &mut Args) -> Result<Filter, Refusal> {
-    let kind = args.next()?.to_ascii_lowercase();
-    Ok(match kind.as_slice() {
+    let kind = args.next()?;
+    Ok(match kind.to_ascii_lowercase().as_slice() {
         b"normal" => Box::new(|client| !client.is_listening()),
         b"pubsub" => Box::new(Summary::is_listening),
         b"master" | b"primary" | b"replica" | b"slave" => Box::new(|_| false),
-        _ => return Err(Refusal::ClientType(kind.escape_ascii().to_string())),
+        _ => return Err(Refusal::ClientType(text(&kind))),
     })
 }
 

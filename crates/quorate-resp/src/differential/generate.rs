@@ -171,7 +171,7 @@ const TEMPLATES: &[(char, &str)] = &[
     ('*', "script exists V+"),
     ('*', "function flush ?SYNC|ASYNC|x"),
     ('*', "lastsave"),
-    ('*', "waitaof 0 0|x|-1 0|-1|x"),
+    ('*', "waitaof 0 0|x|-1 1|-1|x"),
     ('s', "msetex 2 K V K V ?NX|XX ?KEEPTTL"),
     ('s', "msetex N K V ?NX|XX EX|PX T"),
     ('s', "delifeq K V"),
