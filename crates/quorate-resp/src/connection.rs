@@ -185,7 +185,7 @@ impl Connection {
         let spec = found.spec;
         self.last = Called::new(found.of, spec.name);
         match &mut self.transaction {
-            Some(transaction) if !transaction::runs_at_once(spec) => transaction.queue(words, spec),
+            Some(transaction) if !transaction::runs_at_once(found) => transaction.queue(words, spec),
             _ => self.call(found, moment, host),
         }
     }
@@ -198,15 +198,15 @@ impl Connection {
             _ if spec.before_login => {}
             Err(why) => return Err(Refusal::NoRole(why.to_owned())),
             Ok(Role::Read) if spec.access == Access::Write => {
-                return Err(Refusal::NoPermission { user: self.user_name(), command: spec.name });
+                return Err(Refusal::NoPermission { user: self.user_name(), command: found.name() });
             }
             Ok(Role::Read | Role::Write) => {}
         }
-        if self.protocol == Protocol::Two && !self.subscriptions.is_empty() && !subscriptions::is_allowed(spec) {
-            return Err(Refusal::Subscribed(spec.name));
+        if self.protocol == Protocol::Two && !self.subscriptions.is_empty() && !subscriptions::is_allowed(found) {
+            return Err(Refusal::Subscribed(found.name()));
         }
-        if self.transaction.is_some() && transaction::is_refused(spec) {
-            return Err(Refusal::InTransaction(spec.name));
+        if self.transaction.is_some() && transaction::is_refused(found) {
+            return Err(Refusal::InTransaction(found.name()));
         }
         if self.transaction.is_some() && own::is_query(found, host) {
             return Err(Refusal::Text("ERR in a transaction, Q.SQL is for statements that write; query before MULTI"));
@@ -241,15 +241,15 @@ impl Connection {
                 plan.is_write = spec.access == Access::Write;
                 Step::Plan(plan)
             }
-            Run::Local(run) => run(&mut Call { connection: self, args, of, host })?,
-            Run::Sub(_) => return Err(Refusal::Syntax),
+            Run::Local(run) | Run::Sub(_, Some(run)) => run(&mut Call { connection: self, args, of, host })?,
+            Run::Sub(_, None) => return Err(Refusal::Syntax),
         };
         match step {
             // Whether a statement of SQL writes is not known before it was read.
             Step::Plan(Plan { is_write: true, .. })
                 if spec.access != Access::Write && self.role(host) != Ok(Role::Write) =>
             {
-                Err(Refusal::NoPermission { user: self.user_name(), command: spec.name })
+                Err(Refusal::NoPermission { user: self.user_name(), command: found.name() })
             }
             step => Ok(step),
         }

@@ -56,7 +56,7 @@ pub enum Refusal {
         /// The user.
         user: String,
         /// The command.
-        command: &'static str,
+        command: String,
     },
     /// The client has no role: the reply of the server.
     #[error("{0}")]
@@ -66,10 +66,13 @@ pub enum Refusal {
         "ERR Can't execute '{0}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this \
          context"
     )]
-    Subscribed(&'static str),
+    Subscribed(String),
     /// HELLO does not know an option.
     #[error("ERR Syntax error in HELLO option '{0}'")]
     HelloOption(String),
+    /// What a client says of itself can't have such characters.
+    #[error("ERR {0} cannot contain spaces, newlines or special characters.")]
+    Label(String),
     /// CLIENT SETINFO does not know an option.
     #[error("ERR Unrecognized option '{0}'")]
     Option(String),
@@ -87,16 +90,19 @@ pub enum Refusal {
     FieldCount,
     /// A command can't be a part of a transaction.
     #[error("ERR Command '{0}' not allowed inside a transaction")]
-    InTransaction(&'static str),
+    InTransaction(String),
     /// EXEC itself was refused.
     #[error("EXECABORT Transaction discarded because of: {}", .0.trim_start_matches("ERR "))]
     ExecAborted(String),
     /// There is no such parameter.
     #[error("ERR Unknown option or number of arguments for CONFIG SET - '{0}'")]
     Parameter(String),
-    /// A parameter can't be changed to this.
-    #[error("ERR CONFIG SET failed (possibly related to argument '{0}') - it can't have this value here")]
-    ParameterValue(&'static str),
+    /// A parameter has two values.
+    #[error("ERR CONFIG SET failed (possibly related to argument '{0}') - duplicate parameter")]
+    ParameterTwice(String),
+    /// A parameter can't be changed to this, and why.
+    #[error("ERR CONFIG SET failed (possibly related to argument '{0}') - {1}")]
+    ParameterValue(&'static str, &'static str),
     /// There are no notifications of such a class.
     #[error(
         "ERR CONFIG SET failed (possibly related to argument '{NOTIFY}') - Invalid event class character. Use \
@@ -124,7 +130,11 @@ pub enum Refusal {
 
 /// Returns the beginning of a text, up to a zero, as Redis does.
 pub fn text(bytes: &[u8]) -> String {
-    let bytes = bytes.get(..REPEATED_BYTES_MAX).unwrap_or(bytes);
+    whole_text(bytes.get(..REPEATED_BYTES_MAX).unwrap_or(bytes))
+}
+
+/// Returns a text up to a zero, however long it is, as Redis does.
+pub fn whole_text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(bytes.get(..end).unwrap_or_default()).into_owned()
 }

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use quorate_env::lock;
 
 use crate::frame::Frame;
+use crate::number::integer;
 
 /// The most entries, however many CONFIG SET asks for.
 pub const SLOW_LOG_ENTRIES_MAX: usize = 1_024;
@@ -93,18 +94,16 @@ impl SlowLog {
         [(SLOWER_THAN, log.slower_than.to_string()), (MAX_LEN, log.entries_max.to_string())]
     }
 
-    /// Sets a parameter. Returns whether it is one of these, and has a value that it can have.
-    pub(crate) fn set(&self, name: &str, value: i64) -> bool {
+    /// Sets a parameter.
+    pub(crate) fn set(&self, limit: Limit) {
         let mut log = self.log();
-        match (name, usize::try_from(value)) {
-            (SLOWER_THAN, _) if value >= -1 => log.slower_than = value,
-            (MAX_LEN, Ok(max)) if max <= SLOW_LOG_ENTRIES_MAX => {
+        match limit {
+            Limit::SlowerThan(microseconds) => log.slower_than = microseconds,
+            Limit::Entries(max) => {
                 log.entries_max = max;
                 log.entries.truncate(max);
             }
-            _ => return false,
         }
-        true
     }
 
     fn log(&self) -> MutexGuard<'_, Log> {
@@ -114,6 +113,34 @@ impl SlowLog {
 
 const SLOWER_THAN: &str = "slowlog-log-slower-than";
 const MAX_LEN: &str = "slowlog-max-len";
+
+/// What bounds the log, as CONFIG SET changes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Limit {
+    /// The least microseconds of an entry; if negative, none are kept.
+    SlowerThan(i64),
+    /// The most entries.
+    Entries(usize),
+}
+
+impl Limit {
+    /// Reads a parameter; none if it is none of these.
+    ///
+    /// # Errors
+    ///
+    /// Why it can't have this value, as Redis says it.
+    pub(crate) fn read(name: &str, value: &[u8]) -> Option<Result<Self, &'static str>> {
+        let limit = |value: i64| match (name, usize::try_from(value)) {
+            (SLOWER_THAN, _) if value >= -1 => Ok(Self::SlowerThan(value)),
+            (SLOWER_THAN, _) => Err("argument must be between -1 and 9223372036854775807 inclusive"),
+            (_, Ok(entries)) if entries <= SLOW_LOG_ENTRIES_MAX => Ok(Self::Entries(entries)),
+            (_, Ok(_)) => Err("there can't be more than 1024 entries here"),
+            (_, Err(_)) => Err("argument must be between 0 and 9223372036854775807 inclusive"),
+        };
+        let value = integer(value).ok_or("argument couldn't be parsed into an integer");
+        matches!(name, SLOWER_THAN | MAX_LEN).then(|| value.and_then(limit))
+    }
+}
 
 impl Entry {
     fn frame(self) -> Frame {
@@ -179,17 +206,20 @@ mod tests {
     #[test]
     fn there_are_as_many_entries_as_are_set() {
         let log = SlowLog::default();
-        assert!(log.set(MAX_LEN, 2) && log.set(SLOWER_THAN, 0));
+        let set = |name, value: &str| Limit::read(name, value.as_bytes())?.map(|limit| log.set(limit)).ok();
+        assert!(set(MAX_LEN, "2").and(set(SLOWER_THAN, "0")).is_some());
         (0..5).for_each(|_| add(&log, 0, &[], 0));
         assert_eq!(log.len(), 2);
-        assert!(log.set(MAX_LEN, 1));
+        assert!(set(MAX_LEN, "1").is_some());
         assert_eq!(log.len(), 1);
-        assert!(log.set(SLOWER_THAN, -1));
+        assert!(set(SLOWER_THAN, "-1").is_some());
         log.clear();
         add(&log, 1 << 40, &[], 0);
         assert_eq!(log.len(), 0);
-        for (name, value) in [(MAX_LEN, -1), (MAX_LEN, 1_025), (SLOWER_THAN, -2), ("save", 1)] {
-            assert!(!log.set(name, value), "{name} {value}");
+        for (name, value) in
+            [(MAX_LEN, "-1"), (MAX_LEN, "1025"), (SLOWER_THAN, "-2"), (SLOWER_THAN, "x"), ("save", "1")]
+        {
+            assert!(set(name, value).is_none(), "{name} {value}");
         }
     }
 

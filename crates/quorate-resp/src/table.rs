@@ -52,8 +52,8 @@ pub enum Run {
     Keys(fn(&mut Args) -> Planned),
     /// The connection answers it by itself.
     Local(Local),
-    /// By the row for its second word.
-    Sub(&'static [Spec]),
+    /// By the row for its second word, or by the connection if there may be none.
+    Sub(&'static [Spec], Option<Local>),
 }
 
 /// Where the keys of a command are among its words.
@@ -124,7 +124,7 @@ pub const fn local(name: &'static str, arity: i8, since: &'static str, summary: 
 
 /// Returns the row of a command whose second word says more.
 pub const fn sub(name: &'static str, since: &'static str, summary: &'static str, of: &'static [Spec]) -> Spec {
-    let run = Run::Sub(of);
+    let run = Run::Sub(of, None);
     Spec {
         name,
         arity: -2,
@@ -136,6 +136,18 @@ pub const fn sub(name: &'static str, since: &'static str, summary: &'static str,
         before_login: false,
         is_alone: false,
     }
+}
+
+/// Returns the row of a command whose second word says more, and may be missing.
+pub const fn sub_or(
+    name: &'static str,
+    since: &'static str,
+    summary: &'static str,
+    of: &'static [Spec],
+    alone: Local,
+) -> Spec {
+    let row = local(name, -1, since, summary, alone);
+    Spec { run: Run::Sub(of, Some(alone)), ..row }
 }
 
 impl Spec {
@@ -165,23 +177,26 @@ impl Spec {
         if self.arity < 0 { words >= arity } else { words == arity }
     }
 
-    /// Returns the keys of a call.
-    pub fn keys_of<'a>(&self, words: &'a [Bytes]) -> Vec<&'a Bytes> {
+    /// Returns the keys of a call; none if it says that it has no keys, or more than there are words.
+    pub fn keys_of<'a>(&self, words: &'a [Bytes]) -> Option<Vec<&'a Bytes>> {
         let counted = |at: usize, step: usize| {
-            let count = words.get(at).and_then(|word| crate::number::integer(word)).unwrap_or(0);
-            words.iter().skip(at + 1).step_by(step).take(usize::try_from(count).unwrap_or(0))
+            let (count, rest) = words.get(at..)?.split_first()?;
+            // As in Redis, the number ends where the digits end.
+            let digits = count.iter().take_while(|byte| byte.is_ascii_digit()).count();
+            let count: usize = std::str::from_utf8(count.get(..digits)?).ok()?.parse().ok()?;
+            rest.get(..count.checked_mul(step)?).filter(|keys| !keys.is_empty()).map(|keys| keys.iter().step_by(step))
         };
-        match self.keys {
+        Some(match self.keys {
             Places::Words(0, _, _) => Vec::new(),
             Places::Words(first, last, step) => {
                 let last = if last < 0 { words.len() as i64 + i64::from(last) } else { last.into() };
                 let last = usize::try_from(last).unwrap_or(0);
                 words.iter().take(last + 1).skip(first as usize).step_by(step.max(1) as usize).collect()
             }
-            Places::Counted(at) => counted(at as usize, 1).collect(),
-            Places::CountedPairs => counted(1, 2).collect(),
-            Places::Stored => words.iter().skip(1).take(1).chain(counted(2, 1)).collect(),
-        }
+            Places::Counted(at) => counted(at as usize, 1)?.collect(),
+            Places::CountedPairs => counted(1, 2)?.collect(),
+            Places::Stored => words.get(1).into_iter().chain(counted(2, 1)?).collect(),
+        })
     }
 }
 
@@ -239,26 +254,37 @@ pub struct Found<'a> {
     pub arguments: &'a [Bytes],
 }
 
-/// Returns what the words of a call are. Its row is that of its second word, if there is one.
+impl Found<'_> {
+    /// Returns its whole name, with that of the command that it is below.
+    pub fn name(&self) -> String {
+        self.of.map_or_else(|| self.spec.name.to_owned(), |of| format!("{of}|{}", self.spec.name))
+    }
+}
+
+/// Returns what the words of a call are.
 ///
 /// # Errors
 ///
-/// [`Refusal`], if there is none, or if it has another number of words.
+/// [`Refusal`], if there is no such command, or if it has another number of words.
 pub fn row(words: &[Bytes]) -> Result<Found<'_>, Refusal> {
+    let found = named(words)?;
+    if found.spec.allows(words.len()) { Ok(found) } else { Err(Refusal::Arity(found.name())) }
+}
+
+/// Returns what the words of a call are, however many there are. Its row is that of its second word, if there is one.
+///
+/// # Errors
+///
+/// [`Refusal`], if there is no such command.
+pub fn named(words: &[Bytes]) -> Result<Found<'_>, Refusal> {
     let (word, arguments) = words.split_first().ok_or(Refusal::Syntax)?;
     let spec = find(word).ok_or_else(|| unknown(word, arguments))?;
-    let Run::Sub(subs) = spec.run else {
-        let is_allowed = spec.allows(words.len());
-        let found = Found { of: None, spec, word, arguments };
-        return if is_allowed { Ok(found) } else { Err(Refusal::Arity(spec.name.to_owned())) };
+    let (Run::Sub(subs, _), Some((second, rest))) = (&spec.run, arguments.split_first()) else {
+        return Ok(Found { of: None, spec, word, arguments });
     };
-    let (word, arguments) = arguments.split_first().ok_or_else(|| Refusal::Arity(spec.name.to_owned()))?;
-    let sub = subs.iter().find(|sub| word.eq_ignore_ascii_case(sub.name.as_bytes()));
-    let sub = sub.ok_or_else(|| Refusal::UnknownSub { name: text(word), of: spec.name })?;
-    if !sub.allows(words.len()) {
-        return Err(Refusal::Arity(format!("{}|{}", spec.name, sub.name)));
-    }
-    Ok(Found { of: Some(spec.name), spec: sub, word, arguments })
+    let sub = subs.iter().find(|sub| second.eq_ignore_ascii_case(sub.name.as_bytes()));
+    let sub = sub.ok_or_else(|| Refusal::UnknownSub { name: text(second), of: spec.name })?;
+    Ok(Found { of: Some(spec.name), spec: sub, word: second, arguments: rest })
 }
 
 fn unknown(name: &[u8], arguments: &[Bytes]) -> Refusal {

@@ -344,6 +344,74 @@ fn the_table_describes_itself() {
     assert_eq!(talk(&mut door, "COMMAND LIST FILTERBY PATTERN zrev*").split(' ').next(), Some("*4"));
 }
 
+#[test]
+fn wrong_requests_have_the_errors_of_redis() {
+    let mut door = MemoryDoor::new(1);
+    talk(&mut door, "ZADD z 0 a\nHSET h f v");
+    let parameter =
+        |name: &str, why: &str| format!("-ERR CONFIG SET failed (possibly related to argument '{name}') - {why}");
+    let label = |name| format!("-ERR {name} cannot contain spaces, newlines or special characters.");
+    let not_integer = "argument couldn't be parsed into an integer";
+    let too_low = |least| format!("argument must be between {least} and 9223372036854775807 inclusive");
+    let syntax = "-ERR syntax error".to_owned();
+    for (request, reply) in [
+        ("ZRANGE z 0 1 BYLEX BYSCORE", syntax.clone()),
+        ("ZRANGE z 0 1 BYSCORE BYLEX", syntax.clone()),
+        ("ZRANGE z 0 1 REV REV", syntax.clone()),
+        ("ZRANGESTORE z z 0 1 BYSCORE BYLEX", syntax.clone()),
+        ("HGETDEL h FOO 1 f", syntax.clone()),
+        ("OBJECT FREQ missing", "$-1".to_owned()),
+        ("MEMORY USAGE z SAMPLES -1", syntax.clone()),
+        ("CLIENT SETINFO lib-name a\x7fb", label("lib-name")),
+        ("CLIENT SETINFO Lib-Ver a\x7fb", label("Lib-Ver")),
+        ("CLIENT SETNAME a\x7fb", label("Client names")),
+        ("CLIENT LIST ID", syntax.clone()),
+        ("CLIENT LIST ID x", syntax.clone()),
+        ("CLIENT LIST ID 1 x", syntax.clone()),
+        ("CLIENT LIST ID 1 0", "-ERR client-id should be greater than 0".to_owned()),
+        ("CLIENT LIST ID 2 TYPE normal", "$0".to_owned()),
+        ("COMMAND COUNT x", "-ERR wrong number of arguments for 'command|count' command".to_owned()),
+        ("COMMAND GETKEYS", "-ERR wrong number of arguments for 'command|getkeys' command".to_owned()),
+        ("COMMAND GETKEYS get", "-ERR Invalid number of arguments specified for command".to_owned()),
+        ("COMMAND GETKEYS nosuch a", "-ERR Invalid command specified".to_owned()),
+        ("COMMAND GETKEYS ping", "-ERR The command has no key arguments".to_owned()),
+        ("COMMAND GETKEYS zunion 3 a b", "-ERR Invalid arguments specified for command".to_owned()),
+        ("COMMAND GETKEYS watch a", "*1 $1 a".to_owned()),
+        ("COMMAND INFO nosuch", "*1 $-1".to_owned()),
+        ("CONFIG SET slowlog-max-len -1", parameter("slowlog-max-len", &too_low(0))),
+        ("CONFIG SET Slowlog-Max-Len x", parameter("slowlog-max-len", not_integer)),
+        ("CONFIG SET slowlog-log-slower-than x", parameter("slowlog-log-slower-than", not_integer)),
+        ("CONFIG SET slowlog-log-slower-than -2", parameter("slowlog-log-slower-than", &too_low(-1))),
+        ("CONFIG SET slowlog-max-len 1 SLOWLOG-max-len 1", parameter("SLOWLOG-max-len", "duplicate parameter")),
+        ("CONFIG SET slowlog-max-len 1 x", syntax.clone()),
+        ("CONFIG GET SLOWLOG-max-len", "*2 $15 SLOWLOG-max-len $3 128".to_owned()),
+    ] {
+        assert_eq!(talk(&mut door, request), reply, "{request}");
+    }
+}
+
+#[test]
+fn all_parameters_are_changed_or_none() {
+    let mut door = MemoryDoor::new(1);
+    for wrong in ["nosuch 1", "slowlog-log-slower-than x"] {
+        assert!(talk(&mut door, &format!("CONFIG SET slowlog-max-len 1 {wrong}")).starts_with("-ERR"));
+    }
+    assert!(talk(&mut door, "CONFIG GET slowlog-max-len").ends_with(" 128"));
+    assert_eq!(talk(&mut door, "CONFIG SET slowlog-max-len 1 slowlog-log-slower-than 5"), "+OK");
+    assert_eq!(talk(&mut door, "CONFIG GET slowlog-*").matches("$1").count(), 3);
+}
+
+#[test]
+fn commands_below_others_do_not_have_the_rights_of_their_namesakes() {
+    let mut door = MemoryDoor::new(1);
+    assert_eq!(talk(&mut door, "MULTI\nSLOWLOG RESET\nLATENCY RESET\nEXEC"), "+OK +QUEUED +QUEUED *2 +OK :0");
+    assert_eq!(talk(&mut door, "MULTI\nCLIENT REPLY OFF\nDISCARD"), {
+        "+OK -ERR Command 'client|reply' not allowed inside a transaction +OK"
+    });
+    talk(&mut door, "SUBSCRIBE news");
+    assert!(talk(&mut door, "SLOWLOG RESET").starts_with("-ERR Can't execute 'slowlog|reset'"));
+}
+
 /// A server with users.
 struct Users;
 
@@ -390,6 +458,15 @@ fn clients_log_in_before_they_do_anything_else() {
     });
     assert_eq!(talk_to_users(&mut door, "HELLO 3 AUTH writer right SETNAME me\n").split(' ').next(), Some("%7"));
     assert_eq!(talk_to_users(&mut door, "SET a 1\nCLIENT GETNAME\n"), "-ERR nothing is here $2 me");
+}
+
+#[test]
+fn a_password_alone_is_an_error_without_users_as_in_redis() {
+    let mut door = MemoryDoor::new(1);
+    assert!(talk(&mut door, "AUTH secret").starts_with("-ERR AUTH <password> called without any password configured"));
+    assert_eq!(talk(&mut door, "AUTH default secret\nAUTH ann secret\nSET a 1"), "+OK +OK +OK");
+    let mut door = Door::new(Connection::new(1, "here".to_owned(), 0, Arc::default()));
+    assert_eq!(talk_to_users(&mut door, "AUTH right\nPING\n"), "+OK +PONG");
 }
 
 /// A server that does not know its users yet.

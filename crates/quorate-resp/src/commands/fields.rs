@@ -117,7 +117,12 @@ pub fn persist(args: &mut Args, of: Collection) -> Planned {
 }
 
 fn get_delete(args: &mut Args) -> Planned {
-    let (key, fields) = (args.next()?, elements(args, Collection::Hash)?);
+    let key = args.next()?;
+    if !args.option("FIELDS") {
+        return Err(Refusal::Syntax);
+    }
+    count(args, 1, Refusal::FieldCount)?;
+    let fields = args.rest();
     args.plan(KeysCommand::Hash(HashCommand::Take { key, fields }), replies::values)
 }
 

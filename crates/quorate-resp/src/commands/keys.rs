@@ -108,17 +108,21 @@ fn encoding(args: &mut Args) -> Planned {
     })
 }
 
-fn frequency(_: &mut Args) -> Planned {
-    Err(Refusal::Text(
-        "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when switching \
-         between policies at runtime LRU and LFU data will take some time to adjust.",
-    ))
+fn frequency(args: &mut Args) -> Planned {
+    object(args, |_| {
+        Frame::error(
+            "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when \
+             switching between policies at runtime LRU and LFU data will take some time to adjust.",
+        )
+    })
 }
 
 fn usage(args: &mut Args) -> Planned {
     let key = args.next()?;
-    if args.option("SAMPLES") {
-        args.integer()?;
+    while args.option("SAMPLES") {
+        if args.integer()? < 0 {
+            return Err(Refusal::Syntax);
+        }
     }
     args.plan(KeysCommand::Key(KeyCommand::Measure { key }), |reply| match reply {
         KeysReply::Size(size) => Frame::count(size.bytes),

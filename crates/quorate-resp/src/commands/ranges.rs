@@ -113,16 +113,17 @@ struct Wanted {
 fn wanted(args: &mut Args, by: Option<By>, reverse: Option<bool>, is_stored: bool) -> Result<Wanted, Refusal> {
     let (key, first, last) = (args.next()?, args.next()?, args.next()?);
     let (mut given, mut backwards, mut limit, mut with_scores) = (by, reverse, None, false);
+    // Each of them may be given once.
     while !args.is_empty() {
         if !is_stored && args.option("WITHSCORES") {
             with_scores = true;
         } else if args.left() > 2 && args.option("LIMIT") {
             limit = Some((args.integer()?, args.integer()?));
-        } else if reverse.is_none() && args.option("REV") {
+        } else if backwards.is_none() && args.option("REV") {
             backwards = Some(true);
         } else {
             let word = args.choice(&[("BYSCORE", By::Score), ("BYLEX", By::Member)]);
-            given = Some(word.filter(|_| by.is_none()).ok_or(Refusal::Syntax)?);
+            given = Some(word.filter(|_| given.is_none()).ok_or(Refusal::Syntax)?);
         }
     }
     let (by, reverse) = (given.unwrap_or(By::Rank), backwards.unwrap_or(false));

@@ -8,8 +8,9 @@ use super::clients;
 use super::introspect::HELP;
 use super::session;
 use super::{Call, Connection};
+use crate::args::Args;
 use crate::batch::Step;
-use crate::error::Refusal;
+use crate::error::{Refusal, whole_text};
 use crate::frame::Frame;
 use crate::limits::LABEL_BYTES_MAX;
 use crate::summary::Summary;
@@ -47,11 +48,16 @@ const CLIENT: &[Spec] = &[
 
 type Ran = Result<Step, Refusal>;
 
+/// Checks the name that a client gives its connection.
+pub fn name(word: Bytes) -> Result<Bytes, Refusal> {
+    label("Client names", word)
+}
+
 /// Checks what a client says of itself.
-pub fn label(word: Bytes) -> Result<Bytes, Refusal> {
+fn label(what: &str, word: Bytes) -> Result<Bytes, Refusal> {
     let is_plain = word.iter().all(|byte| (b'!'..=b'~').contains(byte));
     if !is_plain {
-        return Err(Refusal::Text("ERR Client names cannot contain spaces, newlines or special characters."));
+        return Err(Refusal::Label(what.to_owned()));
     }
     if word.len() > LABEL_BYTES_MAX {
         return Err(Refusal::Text("ERR the name has more than 256 bytes"));
@@ -91,20 +97,19 @@ fn get_name(call: &mut Call) -> Ran {
 }
 
 fn set_name(call: &mut Call) -> Ran {
-    call.connection.labels.name = label(call.args.next()?)?;
+    call.connection.labels.name = name(call.args.next()?)?;
     Ok(Frame::OK.into())
 }
 
 fn set_info(call: &mut Call) -> Ran {
+    let (what, word) = (call.args.next()?, call.args.next()?);
     let labels = &mut call.connection.labels;
-    let place = if call.args.option("LIB-NAME") {
-        &mut labels.library
-    } else if call.args.option("LIB-VER") {
-        &mut labels.version
-    } else {
-        return Err(Refusal::Option(String::from_utf8_lossy(&call.args.next()?).into_owned()));
+    let place = match what.to_ascii_lowercase().as_slice() {
+        b"lib-name" => &mut labels.library,
+        b"lib-ver" => &mut labels.version,
+        _ => return Err(Refusal::Option(whole_text(&what))),
     };
-    *place = label(call.args.next()?)?;
+    *place = label(&whole_text(&what), word)?;
     Ok(Frame::OK.into())
 }
 

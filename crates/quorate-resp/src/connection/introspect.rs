@@ -14,66 +14,40 @@ type Ran = Result<Step, Refusal>;
 /// The row of the HELP that is below a command.
 pub const HELP: Spec = local("help", 2, "5.0.0", "Prints this help.", help);
 
-/// The command that describes commands.
-pub const COMMAND: &str = "command";
-
-/// What there is below it.
-const BELOW: &[(&str, &str)] = &[
-    ("COUNT", "Returns how many commands there are."),
-    ("DOCS", "Describes commands, for people."),
-    ("GETKEYS", "Returns the keys of a request."),
-    ("INFO", "Describes commands."),
-    ("LIST", "Returns the names of all commands."),
-    ("HELP", "Prints this help."),
+/// The rows of what there is to know of commands.
+pub const COMMAND: &[Spec] = &[
+    local("count", 2, "2.8.13", "Returns how many commands there are.", count),
+    local("info", -2, "2.8.13", "Describes commands.", info),
+    local("docs", -2, "7.0.0", "Says what commands do.", docs),
+    local("list", -2, "7.0.0", "Returns the names of commands.", list),
+    local("getkeys", -3, "2.8.13", "Returns the keys of a call.", keys),
+    HELP,
 ];
 
 /// Returns what there is below a command, of which the table knows.
 fn help(call: &mut Call) -> Ran {
     let of = call.of.unwrap_or_default();
-    let Some(Spec { run: Run::Sub(below), .. }) = table::find(of.as_bytes()) else { return Err(Refusal::Syntax) };
-    Ok(help_on(of, below.iter().map(|spec| (spec.name, spec.summary))).into())
-}
-
-fn help_on(of: &str, below: impl Iterator<Item = (&'static str, &'static str)>) -> Frame {
+    let Some(Spec { run: Run::Sub(below, _), .. }) = table::find(of.as_bytes()) else { return Err(Refusal::Syntax) };
     let first = format!("{} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:", of.to_uppercase());
-    let below = below.flat_map(|(name, summary)| [name.to_uppercase(), format!("    {summary}")]);
-    Frame::Array(std::iter::once(first).chain(below).map(Frame::Line).collect())
+    let below = below.iter().flat_map(|spec| [spec.name.to_uppercase(), format!("    {}", spec.summary)]);
+    Ok(Frame::Array(std::iter::once(first).chain(below).map(Frame::Line).collect()).into())
 }
 
-/// Answers `COMMAND`, which has all rows as its reply if nothing follows.
-pub fn command(call: &mut Call) -> Ran {
-    let args = &mut call.args;
-    if args.is_empty() {
-        return Ok(Frame::Array(table::all().map(|(_, spec)| row(spec)).collect()).into());
-    }
-    if args.option("COUNT") {
-        args.end()?;
-        return Ok(Frame::count(table::all().count() as u64).into());
-    }
-    if args.left() == 1 && args.option("HELP") {
-        return Ok(help_on(COMMAND, BELOW.iter().copied()).into());
-    }
-    let answer: fn(&mut Call) -> Ran = if args.option("INFO") {
-        info
-    } else if args.option("DOCS") {
-        docs
-    } else if args.option("LIST") {
-        list
-    } else if args.option("GETKEYS") {
-        keys
-    } else {
-        let name = String::from_utf8_lossy(&args.next()?).into_owned();
-        return Err(Refusal::UnknownSub { name, of: COMMAND });
-    };
-    answer(call)
+/// Describes all commands.
+pub fn every(_: &mut Call) -> Ran {
+    Ok(Frame::Array(table::all().map(|(_, spec)| row(spec)).collect()).into())
+}
+
+fn count(_: &mut Call) -> Ran {
+    Ok(Frame::count(table::all().count() as u64).into())
 }
 
 fn info(call: &mut Call) -> Ran {
     let names = call.args.rest();
-    let rows = names.iter().map(|name| table::find(name).map_or(Frame::NullArray, row));
     if names.is_empty() {
-        return Ok(Frame::Array(table::all().map(|(_, spec)| row(spec)).collect()).into());
+        return every(call);
     }
+    let rows = names.iter().map(|name| table::find(name).map_or(Frame::Null, row));
     Ok(Frame::Array(rows.collect()).into())
 }
 
@@ -102,23 +76,22 @@ fn list(call: &mut Call) -> Ran {
 
 /// Returns the name of a command, and of those below it.
 fn names(spec: &Spec) -> Vec<String> {
-    let below: Vec<&str> = match spec.run {
-        Run::Sub(subs) => subs.iter().map(|sub| sub.name).collect(),
-        _ if spec.name == COMMAND => BELOW.iter().map(|(name, _)| *name).collect(),
-        _ => Vec::new(),
-    };
-    let below = below.into_iter().map(|name| format!("{}|{}", spec.name, name.to_lowercase()));
+    let below = if let Run::Sub(below, _) = spec.run { below } else { &[] };
+    let below = below.iter().map(|sub| format!("{}|{}", spec.name, sub.name));
     std::iter::once(spec.name.to_owned()).chain(below).collect()
 }
 
 fn keys(call: &mut Call) -> Ran {
     let words = call.args.rest();
-    let found = table::row(&words).map_err(|_| Refusal::Text("ERR Invalid command specified"))?;
-    let keys: Vec<_> = found.spec.keys_of(&words).into_iter().cloned().collect();
-    if keys.is_empty() {
+    let spec = table::named(&words).map_err(|_| Refusal::Text("ERR Invalid command specified"))?.spec;
+    if spec.keys == table::NONE {
         return Err(Refusal::Text("ERR The command has no key arguments"));
     }
-    Ok(Frame::bulks(keys).into())
+    if !spec.allows(words.len()) {
+        return Err(Refusal::Text("ERR Invalid number of arguments specified for command"));
+    }
+    let keys = spec.keys_of(&words).ok_or(Refusal::Text("ERR Invalid arguments specified for command"))?;
+    Ok(Frame::bulks(keys.into_iter().cloned()).into())
 }
 
 /// Returns a row as `COMMAND INFO` shows it.
@@ -135,7 +108,7 @@ fn row(spec: &Spec) -> Frame {
     };
     let movable = (!matches!(spec.keys, Places::Words(..))).then_some("movablekeys");
     let flags = flag.into_iter().chain(movable).chain(spec.before_login.then_some("no_auth"));
-    let subs = if let Run::Sub(subs) = spec.run { subs } else { &[] };
+    let subs = if let Run::Sub(subs, _) = spec.run { subs } else { &[] };
     Frame::Array(vec![
         Frame::bulk(spec.name),
         Frame::Integer(spec.arity.into()),
@@ -157,7 +130,7 @@ fn described(group: &'static str, spec: &Spec) -> Frame {
         (Frame::bulk("since"), Frame::bulk(spec.since)),
         (Frame::bulk("group"), Frame::bulk(group)),
     ];
-    if let Run::Sub(subs) = spec.run {
+    if let Run::Sub(subs, _) = spec.run {
         let name = |sub: &Spec| Frame::bulk(format!("{}|{}", spec.name, sub.name));
         let subs = subs.iter().map(|sub| (name(sub), described(group, sub)));
         facts.push((Frame::bulk("subcommands"), Frame::Map(subs.collect())));

@@ -1,14 +1,17 @@
 //! Commands on the server.
 
+use bytes::Bytes;
+
 use super::Call;
 use super::introspect::{self, HELP};
 use crate::batch::Step;
-use crate::error::{Refusal, text};
+use crate::error::{Refusal, text, whole_text};
 use crate::frame::Frame;
 use crate::glob::Glob;
 use crate::notifications::{NOTIFY, Notifications};
 use crate::number::integer;
-use crate::table::{Access, Spec, local, sub};
+use crate::slow_log;
+use crate::table::{Access, Spec, local, sub, sub_or};
 
 /// The rows of commands on the server.
 pub const SERVER_COMMANDS: &[Spec] = &[
@@ -16,7 +19,7 @@ pub const SERVER_COMMANDS: &[Spec] = &[
     local("time", 1, "2.6.0", "Returns the time of the server.", time),
     local("role", 1, "2.8.12", "Returns that writes are taken here.", role),
     local("wait", 3, "3.0.0", "Returns how many other members have each write.", wait),
-    local(introspect::COMMAND, -1, "2.8.13", "Describes commands.", introspect::command),
+    sub_or("command", "2.8.13", "Describes commands.", introspect::COMMAND, introspect::every),
     sub("config", "2.0.0", "The parameters of the server.", CONFIG),
     sub("slowlog", "2.2.12", "The requests that took long.", SLOWLOG),
     sub("latency", "2.8.13", "What took long.", LATENCY),
@@ -97,11 +100,17 @@ pub fn timeout(call: &mut Call) -> Result<(), Refusal> {
 }
 
 fn config_get(call: &mut Call) -> Ran {
-    let patterns = call.args.rest().into_iter().map(|word| Glob::new(word.to_ascii_lowercase().into()));
+    let patterns = call.args.rest().into_iter().map(|word| Ok((Glob::new(word.to_ascii_lowercase().into())?, word)));
     let patterns = patterns.collect::<Result<Vec<_>, _>>()?;
-    let parameters = parameters(call).into_iter();
-    let wanted = parameters.filter(|(name, _)| patterns.iter().any(|glob| glob.matches(name.as_bytes())));
-    Ok(Frame::Map(wanted.map(|(name, value)| (Frame::bulk(name), Frame::bulk(value))).collect()).into())
+    let mut found = Vec::new();
+    for (name, value) in parameters(call) {
+        let Some((_, word)) = patterns.iter().find(|(glob, _)| glob.matches(name.as_bytes())) else { continue };
+        // As in Redis, a name is shown as it was sent.
+        let is_name = word.eq_ignore_ascii_case(name.as_bytes());
+        let name = if is_name { Frame::Bulk(word.clone()) } else { Frame::bulk(name) };
+        found.push((name, Frame::bulk(value)));
+    }
+    Ok(Frame::Map(found).into())
 }
 
 /// Returns all parameters: those of the server, and those that can be changed.
@@ -111,24 +120,49 @@ fn parameters(call: &Call) -> Vec<(&'static str, String)> {
     parameters
 }
 
+/// What CONFIG SET changes.
+enum Change {
+    Notifications(Notifications),
+    SlowLog(slow_log::Limit),
+    Nothing,
+}
+
 fn config_set(call: &mut Call) -> Ran {
     let parameters = parameters(call);
-    let slow_log = &call.connection.common.slow_log;
-    for (name, value) in call.args.pairs()? {
+    let mut given: Vec<(&'static str, &str, Bytes)> = Vec::new();
+    let pairs = call.args.pairs().map_err(|_| Refusal::Syntax)?;
+    for (name, value) in pairs {
         let known = parameters.iter().find(|(known, _)| name.eq_ignore_ascii_case(known.as_bytes()));
         let Some((known, is)) = known else {
-            return Err(Refusal::Parameter(String::from_utf8_lossy(&name).into_owned()));
+            return Err(Refusal::Parameter(whole_text(&name)));
         };
-        if *known == NOTIFY {
-            call.host.notify(Notifications::parse(&value).ok_or(Refusal::EventClass)?);
-            continue;
+        if given.iter().any(|(other, ..)| other == known) {
+            return Err(Refusal::ParameterTwice(whole_text(&name)));
         }
-        let is_set = value == is.as_bytes() || integer(&value).is_some_and(|value| slow_log.set(known, value));
-        if !is_set {
-            return Err(Refusal::ParameterValue(known));
+        given.push((known, is, value));
+    }
+    // All are changed, or none.
+    let changes = given.into_iter().map(|(name, is, value)| change(name, is, &value));
+    for change in changes.collect::<Result<Vec<_>, _>>()? {
+        match change {
+            Change::Notifications(notifications) => call.host.notify(notifications),
+            Change::SlowLog(limit) => call.connection.common.slow_log.set(limit),
+            Change::Nothing => {}
         }
     }
     Ok(Frame::OK.into())
+}
+
+/// Reads the value that a parameter is to have, which has another one now.
+fn change(name: &'static str, is: &str, value: &[u8]) -> Result<Change, Refusal> {
+    if name == NOTIFY {
+        return Notifications::parse(value).map(Change::Notifications).ok_or(Refusal::EventClass);
+    }
+    match slow_log::Limit::read(name, value) {
+        Some(limit) => limit.map(Change::SlowLog).map_err(|why| Refusal::ParameterValue(name, why)),
+        None if value == is.as_bytes() => Ok(Change::Nothing),
+        None => Err(Refusal::ParameterValue(name, "it can't have this value here")),
+    }
 }
 
 fn slow_requests(call: &mut Call) -> Ran {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::{Call, Connection, Replies};
 use crate::batch::{Hello, Step};
 use crate::commands::keys::database;
-use crate::error::Refusal;
+use crate::error::{Refusal, whole_text};
 use crate::frame::{Frame, Protocol};
 use crate::host::NOAUTH;
 use crate::number::integer;
@@ -56,6 +56,7 @@ pub fn reset(call: &mut Call) -> Ran {
 pub fn auth(call: &mut Call) -> Ran {
     let words = call.args.rest();
     let (user, password) = match words.as_slice() {
+        [_] if call.host.anonymous().is_ok() => return Err(NO_PASSWORD),
         [password] => (Bytes::from_static(b"default"), password.clone()),
         [user, password] => (user.clone(), password.clone()),
         _ => return Err(Refusal::Syntax),
@@ -78,9 +79,9 @@ pub fn hello(call: &mut Call) -> Ran {
         if call.args.left() > 2 && call.args.option("AUTH") {
             login = Some((call.args.next()?, call.args.next()?));
         } else if call.args.left() > 1 && call.args.option("SETNAME") {
-            hello.name = Some(super::client::label(call.args.next()?)?);
+            hello.name = Some(super::client::name(call.args.next()?)?);
         } else {
-            return Err(Refusal::HelloOption(String::from_utf8_lossy(word).into_owned()));
+            return Err(Refusal::HelloOption(whole_text(word)));
         }
     }
     match login {
@@ -96,6 +97,12 @@ pub fn hello(call: &mut Call) -> Ran {
 const NO_LOGIN: Refusal = Refusal::Text(
     "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> \
      option can be used to authenticate the client and select the RESP protocol version at the same time",
+);
+
+/// As in Redis: the client takes it that there are users, and there are none.
+const NO_PASSWORD: Refusal = Refusal::Text(
+    "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration \
+     is correct?",
 );
 
 const NO_VERSION: Refusal = Refusal::Text("ERR Protocol version is not an integer or out of range");

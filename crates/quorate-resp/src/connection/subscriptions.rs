@@ -15,7 +15,7 @@ use crate::glob::Glob;
 use crate::limits::{SUBSCRIPTION_BYTES_MAX, SUBSCRIPTIONS_MAX};
 use crate::plan::Plan;
 use crate::replies;
-use crate::table::{Access, Spec, local, sub};
+use crate::table::{Access, Found, Spec, local, sub};
 
 /// The rows of commands on events.
 pub const PUBSUB_COMMANDS: &[Spec] = &[
@@ -196,9 +196,10 @@ impl Subscriptions {
 }
 
 /// Returns whether a client may send a command while it listens, by version 2 of the protocol.
-pub fn is_allowed(spec: &Spec) -> bool {
+pub fn is_allowed(Found { of, spec, .. }: Found<'_>) -> bool {
     let is_ended = matches!(spec.name, "unsubscribe" | "punsubscribe" | "sunsubscribe");
-    is_ended || matches!(spec.name, "subscribe" | "psubscribe" | "ssubscribe" | "ping" | "quit" | "reset")
+    let is_begun = matches!(spec.name, "subscribe" | "psubscribe" | "ssubscribe");
+    of.is_none() && (is_begun || is_ended || matches!(spec.name, "ping" | "quit" | "reset"))
 }
 
 fn begin(call: &mut Call, of: Means) -> Ran {

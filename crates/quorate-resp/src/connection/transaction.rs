@@ -15,14 +15,14 @@ use crate::limits::{TRANSACTION_BYTES_MAX, TRANSACTION_COMMANDS_MAX, WATCHED_KEY
 use crate::plan::{Outcome, Plan, Premise, all};
 use crate::replies;
 use crate::summary::Labels;
-use crate::table::{Run, Spec, local, row};
+use crate::table::{ALL, Found, Run, Spec, local, row};
 
 /// The rows of commands of transactions.
 pub const TRANSACTION_COMMANDS: &[Spec] = &[
     local("multi", 1, "1.2.0", "Begins a transaction.", multi),
     local("exec", 1, "1.2.0", "Runs the transaction.", exec),
     local("discard", 1, "2.0.0", "Ends the transaction; nothing of it runs.", discard),
-    local("watch", -2, "2.2.0", "Has the next transaction depend on keys.", watch).alone(),
+    local("watch", -2, "2.2.0", "Has the next transaction depend on keys.", watch).keys(ALL).alone(),
     local("unwatch", 1, "2.2.0", "Has the next transaction depend on no keys.", unwatch),
 ];
 
@@ -84,13 +84,13 @@ fn copy(words: &[Bytes]) -> Vec<Bytes> {
 }
 
 /// Returns whether a command can't be sent while a transaction has begun.
-pub fn is_refused(spec: &Spec) -> bool {
-    matches!(spec.name, "multi" | "watch" | "save" | "q.level")
+pub fn is_refused(Found { of, spec, .. }: Found<'_>) -> bool {
+    matches!((of, spec.name), (None, "multi" | "watch" | "save" | "q.level") | (Some("client"), "reply"))
 }
 
 /// Returns whether a command runs although a transaction has begun.
-pub fn runs_at_once(spec: &Spec) -> bool {
-    matches!(spec.name, "exec" | "discard" | "quit" | "reset" | "q.id")
+pub fn runs_at_once(Found { of, spec, .. }: Found<'_>) -> bool {
+    of.is_none() && matches!(spec.name, "exec" | "discard" | "quit" | "reset" | "q.id")
 }
 
 fn multi(call: &mut Call) -> Ran {

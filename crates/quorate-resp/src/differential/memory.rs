@@ -18,6 +18,7 @@ use crate::cursors::Cursors;
 use crate::door::Door;
 use crate::frame::{Frame, Protocol};
 use crate::host::{Host, Role};
+use crate::notifications::NOTIFY;
 use crate::plan::Premise;
 
 /// The steps that a command may take.
@@ -50,7 +51,7 @@ impl Host for Alone {
     }
 
     fn parameters(&self) -> Vec<(&'static str, String)> {
-        vec![("appendonly", "yes".to_owned()), ("save", String::new())]
+        vec![("appendonly", "yes".to_owned()), ("save", String::new()), (NOTIFY, String::new())]
     }
 }
 
@@ -127,7 +128,7 @@ impl MemoryDoor {
                 let run = |(command, number)| self.run_command(command, now, number);
                 Answered::Ran(commands.iter().zip(numbers).map(run).collect())
             }
-            Job::Login { .. } => Answered::Login(None),
+            Job::Login { .. } => Answered::Login(Some(Role::Write)),
             // Nobody else changes keys meanwhile.
             Job::Wait(_) => Answered::TimedOut,
         }
