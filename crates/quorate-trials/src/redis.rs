@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use clap::Args;
 use quorate_env::Rng;
-use quorate_resp::differential::{Alike, Comparison, Generator};
+use quorate_resp::differential::{Alike, Comparison, Generator, anew};
 use tokio::process::{Child, Command};
 
 use crate::harness::cluster::Cluster;
@@ -23,12 +23,8 @@ use crate::harness::servers::free_addrs;
 use crate::harness::{Result, until};
 use crate::verdict::Verdict;
 
-/// The most requests that are sent together.
-const PIPELINE_MAX: u64 = 20;
 /// After so many requests the commands go to another node.
 const NODE_AFTER: u64 = 2_000;
-/// Keeps the log of slow requests empty: what is slow differs between servers.
-const NO_SLOW_LOG: [&str; 2] = ["config set slowlog-log-slower-than -1", "slowlog reset"];
 /// How long a server may take to start, and a cluster to reach its format level.
 const READY_MAX: Duration = Duration::from_secs(60);
 /// How much later one side may have done requests. Replies that tell a time may differ by twice this.
@@ -55,25 +51,23 @@ pub async fn run(args: RedisArgs) -> Result<Verdict> {
     let RedisArgs { seconds, seed, valkey, options } = args;
     let seed = seed.unwrap_or_else(|| Rng::from_os().next_u64() >> 32);
     println!("seed {seed}");
-    let (_valkey, mut redis) = start_valkey(&valkey).await?;
+    let (_valkey, redis) = start_valkey(&valkey).await?;
     let mut cluster = Cluster::start(&options, &[]).await?;
     let mut nodes = Vec::new();
     for node in cluster.nodes()? {
         nodes.push(Connection::to(&node.resp_addr).await?);
     }
-    for server in nodes.iter_mut().chain([&mut redis]) {
-        server.ask(&NO_SLOW_LOG.map(request)).await?;
-    }
     wait_for_level(&mut nodes[0]).await?;
     let mut sides = Sides { redis, nodes, at: 0, hello: "2", comparison: Comparison::default(), compared: 0 };
     let (mut generator, end) = (Generator::new(seed), Instant::now() + Duration::from_secs(seconds));
-    let mut sent = 0;
+    let (mut sent, mut since) = (0, 0);
     sides.begin().await?;
     while Instant::now() < end {
-        if sent / NODE_AFTER != (sent + PIPELINE_MAX) / NODE_AFTER {
+        if sent >= since + NODE_AFTER {
             sides.go_on().await?;
+            since = sent;
         }
-        let pipeline: Vec<_> = (0..=generator.below(PIPELINE_MAX)).map(|_| generator.request()).collect();
+        let pipeline = generator.pipeline(sides.hello);
         sent += u64::try_from(pipeline.len())?;
         if let Some(difference) = sides.compare(&pipeline).await? {
             println!("after {sent} commands of seed {seed}, in version {}: {difference}", sides.hello);
@@ -126,9 +120,9 @@ struct Sides {
 impl Sides {
     /// Begins anew, without keys.
     async fn begin(&mut self) -> Result<()> {
-        let empty = [vec!["reset".into()], vec!["flushall".into()], vec!["hello".into(), self.hello.into()]];
-        self.redis.ask(&empty).await?;
-        self.nodes[self.at].ask(&empty).await?;
+        let anew = anew(self.hello);
+        self.redis.ask(&anew).await?;
+        self.nodes[self.at].ask(&anew).await?;
         self.comparison = Comparison::default();
         Ok(())
     }

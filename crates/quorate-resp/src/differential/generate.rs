@@ -2,6 +2,12 @@
 
 use bytes::Bytes;
 
+#[cfg(test)]
+mod tests;
+
+/// The most requests that are sent together.
+const REQUESTS_PER_PIPELINE: u64 = 20;
+
 /// Requests by their words. `a|b` is one of these words, `?w` may be left out, `w+` is there up to three times, and
 /// `a,b` are two words that belong together. Letters stand for words: K a key, V a value, M a field or member, I an
 /// integer, N a small one, F a number, D a short decimal, B the place of a bit, S and L bounds by score and by name,
@@ -53,6 +59,9 @@ const TEMPLATES: &[(char, &str)] = &[
     ('z', "zintercard N K+ ?LIMIT,N"),
     ('z', "zrangestore K K I I ?REV"),
     ('z', "zrangestore K K S S BYSCORE ?REV ?LIMIT,N,N"),
+    ('z', "zrangestore K K S S BYSCORE ?BYSCORE|BYLEX ?REV ?REV"),
+    ('z', "zrange K S S BYSCORE ?BYSCORE|BYLEX ?REV ?REV ?LIMIT,N,N"),
+    ('y', "zrange K L L BYLEX BYSCORE|BYLEX ?REV"),
     ('h', "hget|hexists|hstrlen K M"),
     ('h', "hmget K M+"),
     ('h', "hgetall|hkeys|hvals|hlen K"),
@@ -67,6 +76,9 @@ const TEMPLATES: &[(char, &str)] = &[
     ('h', "hexpire|hpexpire K T ?NX|XX|GT|LT FIELDS 2 M M"),
     ('h', "hexpireat|hpexpireat K A FIELDS 1 M"),
     ('h', "httl|hpttl|hexpiretime|hpexpiretime|hpersist K FIELDS 2 M M"),
+    ('h', "hgetdel K FIELDS 2 M M"),
+    ('h', "hgetdel K FIELDS|x 1 M"),
+    ('h', "hgetdel K ?x FIELDS N M+"),
     ('h', "hgetex K ?PERSIST FIELDS 2 M M"),
     ('h', "hgetex K EX|PX T FIELDS 1 M"),
     ('h', "hsetex K ?FNX|FXX ?KEEPTTL FIELDS 2 M V M V"),
@@ -142,7 +154,8 @@ const TEMPLATES: &[(char, &str)] = &[
     ('*', "dbsize"),
     ('*', "randomkey"),
     ('*', "scan 0 COUNT 1000 ?MATCH,G ?TYPE,string|hash|set|zset|list|x"),
-    ('*', "object refcount K"),
+    ('*', "object refcount|encoding|idletime|freq|nosuch K"),
+    ('*', "memory usage|nosuch K ?SAMPLES,N ?SAMPLES,N"),
     ('*', "select 0|0|0|1|16|-1|x"),
     ('*', "multi"),
     ('*', "flushdb|flushall ?ASYNC|SYNC"),
@@ -153,17 +166,48 @@ const TEMPLATES: &[(char, &str)] = &[
     ('*', "unwatch"),
     ('*', "ping ?V"),
     ('*', "echo V"),
-    ('*', "client setname|getname ?M"),
+    ('*', "client setname|getname|id|info|nosuch ?M"),
+    ('*', "client setinfo lib-name|LIB-VER|x M|V"),
+    ('*', "client list ?ID,N+ ?TYPE,normal|pubsub|x"),
+    ('*', "client no-evict|no-touch on|off|x"),
+    ('*', "client tracking x"),
+    ('*', "client reply x"),
+    // The version of the protocol is left as it is, mostly.
+    ('*', "hello ?4|x|1|V ?SETNAME,M|V ?x"),
+    ('*', "hello 2|3 ?SETNAME,M ?AUTH,default,V AUTH|SETNAME|x"),
+    ('*', "hello 2|3 AUTH nosuch V"),
+    ('*', "auth V"),
+    ('*', "auth default|nosuch V ?V"),
+    ('*', "reset"),
+    ('*', "command count|nosuch ?V"),
+    ('*', "command getkeys get|mget|mset|object|ping|nosuch|watch ?encoding ?K ?K"),
+    ('*', "command getkeys zunion|lmpop|zmpop N K+ ?MIN"),
+    ('*', "command getkeys zunionstore|zinterstore K N K+"),
+    ('*', "command info|docs nosuch"),
+    ('*', "command list FILTERBY PATTERN|x mge*|zrevran*|nosuch ?x"),
+    ('*', "config get slowlog-max-len|SLOWLOG-max-len|slowlog*|nosuch ?slowlog-log-slower-than"),
+    ('*', "config set slowlog-max-len|Slowlog-Max-Len|slowlog-log-slower-than -1|-2|x"),
+    ('*', "config set slowlog-max-len V"),
+    ('*', "config set slowlog-max-len 7 ?SLOWLOG-MAX-LEN,6 ?nosuch,1 ?slowlog-log-slower-than,-1|-2|x"),
+    ('*', "config set notify-keyspace-events q"),
+    ('*', "config resetstat|nosuch"),
+    ('*', "latency latest|nosuch"),
+    ('*', "latency history V"),
+    ('*', "latency reset ?V"),
+    ('*', "time|role"),
+    ('*', "info ?nosuch"),
     ('*', "wait 0 1"),
     ('*', "nosuch V"),
     ('*', "publish V V"),
     ('*', "pubsub numpat|nosuch"),
+    ('*', "client|command|config|function|latency|memory|object|pubsub|script|slowlog help"),
     ('*', "pubsub numsub V+"),
     ('*', "pubsub channels ?G"),
     ('*', "spublish V V"),
     ('*', "pubsub shardnumsub V+"),
     ('*', "pubsub shardchannels ?G"),
-    ('*', "slowlog get -2|x"),
+    ('*', "slowlog get -2|x|0"),
+    ('*', "slowlog len|reset|nosuch"),
     ('*', "client kill 1.1.1.1:1|x"),
     ('*', "client kill ADDR 1.1.1.1:1 ID|TYPE|MAXAGE|DB|SKIPME|x 77777|x|yes NAME x"),
     ('*', "client unblock 0|77777|x ?TIMEOUT|ERROR|x"),
@@ -248,6 +292,20 @@ impl Generator {
     /// Returns a generator.
     pub fn new(seed: u64) -> Self {
         Self(seed)
+    }
+
+    /// Returns requests that are sent together to servers that speak this version of the protocol, and that speak it
+    /// after them.
+    pub fn pipeline(&mut self, hello: &'static str) -> Vec<Vec<Bytes>> {
+        let mut requests: Vec<_> = (0..=self.below(REQUESTS_PER_PIPELINE)).map(|_| self.request()).collect();
+        let changes = |request: &Vec<Bytes>| {
+            let name = request.first().map(|name| name.to_ascii_lowercase()).unwrap_or_default();
+            name == b"reset" || name == b"hello"
+        };
+        if requests.iter().any(changes) {
+            requests.push(vec!["hello".into(), hello.into()]);
+        }
+        requests
     }
 
     /// Returns the next request.
