@@ -1,5 +1,6 @@
-//! The door on keys in memory replies what a real Valkey does, and changes keys by the same events. `.ci/stores`
-//! installs one; without it the tests are skipped, with a message; in CI they fail.
+//! The door on keys in memory replies what a real Valkey does, changes keys by the same events, and has them expire at
+//! the same time. `.ci/stores` installs one; without it, or without a C compiler for its clock, the tests are skipped,
+//! with a message; in CI they fail.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -22,6 +23,11 @@ use quorate_resp::differential::{Alike, Comparison, Generator, MemoryDoor, Value
 use quorate_resp::{Frame, NOTIFY, Protocol};
 use tempfile::TempDir;
 
+#[path = "valkey/clock.rs"]
+mod clock;
+
+use clock::Clock;
+
 /// How long a server may take to start.
 const START_TIME_MAX: Duration = Duration::from_secs(30);
 
@@ -30,6 +36,11 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// How much later the door may get requests. Replies that tell a time may differ by twice this.
 const APART_MAX: Duration = Duration::from_secs(1);
+
+/// The time at which a clock begins, in milliseconds since 1970.
+const FIRST_TIME: u64 = 1_700_000_000_000;
+
+const MILLISECOND: u64 = 1_000_000;
 
 /// The name of Valkey's socket.
 const SOCKET: &str = "valkey.sock";
@@ -63,17 +74,24 @@ fn program() -> Option<PathBuf> {
     if program.exists() {
         return Some(program);
     }
-    assert!(std::env::var_os("CI").is_none(), "{} is missing: run .ci/stores", program.display());
-    eprintln!("skipped: {} is missing: run .ci/stores", program.display());
+    skipped(&format!("{} is missing: run .ci/stores", program.display()));
     None
+}
+
+/// Says why a test is skipped; in CI it may not be.
+fn skipped(why: &str) {
+    assert!(std::env::var_os("CI").is_none(), "{why}");
+    eprintln!("skipped: {why}");
 }
 
 impl Valkey {
     fn start() -> Option<Self> {
-        let program = program()?;
-        let dir = TempDir::new().unwrap();
+        Some(Self::start_in(TempDir::new().unwrap(), Command::new(program()?)))
+    }
+
+    /// Starts a program that uses a directory.
+    fn start_in(dir: TempDir, mut command: Command) -> Self {
         let socket = dir.path().join(SOCKET);
-        let mut command = Command::new(program);
         command.args(["--port", "0", "--save", "", "--dir"]).arg(dir.path()).arg("--unixsocket").arg(&socket);
         let process = command.stdout(Stdio::null()).spawn().unwrap();
         let begun = Instant::now();
@@ -84,7 +102,11 @@ impl Valkey {
             }
             std::thread::sleep(Duration::from_millis(10));
         };
-        Some(Self { process, dir, client: Client::new(stream) })
+        Self { process, dir, client: Client::new(stream) }
+    }
+
+    fn another_client(&self) -> Client {
+        Client::new(UnixStream::connect(self.dir.path().join(SOCKET)).unwrap())
     }
 
     fn ask(&mut self, requests: &[Vec<Bytes>]) -> Vec<Value> {
@@ -133,8 +155,7 @@ struct Hearing {
 
 impl Hearing {
     fn begin(valkey: &Valkey) -> Self {
-        let client = || Client::new(UnixStream::connect(valkey.dir.path().join(SOCKET)).unwrap());
-        let (mut subscribed, mut asking) = (client(), client());
+        let (mut subscribed, mut asking) = (valkey.another_client(), valkey.another_client());
         let words = |words: &[&'static str]| words.iter().map(|word| Bytes::from(*word)).collect::<Vec<_>>();
         assert!(!asking.ask(&[words(&["config", "set", NOTIFY, "EAn"])])[0].is_error());
         assert!(!subscribed.ask(&[words(&["psubscribe", "__keyevent@*__:*"])])[0].is_error());
@@ -184,31 +205,41 @@ struct Both {
     hello: &'static str,
     seed: u64,
     sent: u64,
+    /// The clock of both, if it stands still.
+    clock: Option<Clock>,
 }
 
 impl Both {
     /// Begins with no keys on either side.
     fn begin(hello: &'static str) -> Option<Self> {
-        let (valkey, seed) = (Valkey::start()?, seed());
-        let (door, comparison) = (MemoryDoor::new(seed), Comparison::default());
-        let mut both = Self { valkey, door, comparison, hello, seed, sent: 0 };
+        Some(Self::begin_with(Valkey::start()?, hello, None))
+    }
+
+    fn begin_with(valkey: Valkey, hello: &'static str, clock: Option<Clock>) -> Self {
+        let (seed, comparison) = (seed(), Comparison::default());
+        let mut both = Self { valkey, door: MemoryDoor::new(seed), comparison, hello, seed, sent: 0, clock };
         both.begin_anew();
-        Some(both)
+        both
+    }
+
+    fn now(&self) -> u64 {
+        self.clock.as_ref().map_or_else(now, |clock| clock.milliseconds * MILLISECOND)
     }
 
     fn begin_anew(&mut self) {
-        (self.door, self.comparison) = (MemoryDoor::new(self.seed), Comparison::default());
+        self.door = MemoryDoor::new(self.seed);
+        self.comparison = if self.clock.is_some() { Comparison::at_one_time() } else { Comparison::default() };
         let anew = anew(self.hello);
         self.valkey.ask(&anew);
-        self.door.ask(&anew, now()).unwrap();
+        self.door.ask(&anew, self.now()).unwrap();
     }
 
     /// Sends requests, and returns whether all replies are the same. If some are apart by a decision, or the two sides
     /// have got the requests at different times, both begin anew.
     fn ask(&mut self, pipeline: &[Vec<Bytes>]) -> bool {
         let begun = Instant::now();
-        let (redis, now) = (self.valkey.ask(pipeline), now());
-        if begun.elapsed() > APART_MAX {
+        let (redis, now) = (self.valkey.ask(pipeline), self.now());
+        if self.clock.is_none() && begun.elapsed() > APART_MAX {
             self.begin_anew();
             return false;
         }
@@ -237,6 +268,72 @@ fn compare(hello: &'static str) {
         both.ask(&pipeline);
     }
     eprintln!("commands {}, differences 0", both.sent);
+}
+
+/// Compares both at times that the test sets.
+fn compare_at_times(hello: &'static str) {
+    let Some((valkey, clock)) = Clock::begin(FIRST_TIME) else { return };
+    let mut both = Both::begin_with(valkey, hello, Some(clock));
+    let mut generator = Generator::new(both.seed);
+    let (mut moves, mut expired, mut is_swept) = (0, 0, true);
+    while both.sent < requests() {
+        let clock = both.clock.as_mut().unwrap();
+        if generator.below(4) == 0 {
+            clock.move_by(generator.step());
+            moves += 1;
+            // A node needs some time until it removes what has expired.
+            is_swept = generator.below(2) == 0;
+            if is_swept {
+                both.door.sweep(clock.milliseconds * MILLISECOND).unwrap();
+            }
+            expired += both.door.take_changes().iter().filter(|change| has_expired(change)).count();
+        }
+        generator.set_clock(clock.milliseconds);
+        let mut pipeline = generator.pipeline(hello);
+        pipeline.retain(|request| is_swept || !counts_keys(request));
+        both.ask(&pipeline);
+    }
+    eprintln!("commands {}, moves of the clock {moves}, expired {expired}, differences 0", both.sent);
+    assert!(expired > 0);
+}
+
+/// Until a key that has expired is removed, it counts.
+fn counts_keys(request: &[Bytes]) -> bool {
+    request[0].eq_ignore_ascii_case(b"dbsize")
+}
+
+/// Returns whether a key has expired, or some of its fields.
+fn has_expired(change: &KeyChange) -> bool {
+    change.event.name().ends_with("expired")
+}
+
+#[test]
+fn keys_expire_at_the_same_millisecond_in_version_2() {
+    compare_at_times("2");
+}
+
+#[test]
+fn keys_expire_at_the_same_millisecond_in_version_3() {
+    compare_at_times("3");
+}
+
+#[test]
+fn a_key_is_gone_when_its_millisecond_begins_and_in_valkey_when_it_ends() {
+    let Some((mut valkey, mut clock)) = Clock::begin(FIRST_TIME) else { return };
+    let mut door = MemoryDoor::new(1);
+    let set = [["set", "a", "1", "px", "7"].map(Bytes::from).to_vec()];
+    assert_eq!(valkey.ask(&set), door.ask(&set, clock.milliseconds * MILLISECOND).unwrap());
+    let mut exists = |clock: &Clock| {
+        let requests = [["exists", "a"].map(Bytes::from).to_vec()];
+        let ours = door.ask(&requests, clock.milliseconds * MILLISECOND).unwrap();
+        (valkey.ask(&requests)[0].number() == Some(1), ours[0].number() == Some(1))
+    };
+    clock.set(FIRST_TIME + 6);
+    assert_eq!(exists(&clock), (true, true));
+    clock.set(FIRST_TIME + 7);
+    assert_eq!(exists(&clock), (true, false));
+    clock.set(FIRST_TIME + 8);
+    assert_eq!(exists(&clock), (false, false));
 }
 
 #[test]

@@ -11,9 +11,9 @@ use super::Value;
 use crate::number;
 
 /// The most milliseconds that two replies with a time may differ by.
-const CLOCK_DIFFERENCE_MAX: i64 = 2_000;
+const CLOCK_DIFFERENCE_MAX: u64 = 2_000;
 
-/// Times from this number on are alike.
+/// Times from so many seconds on are alike.
 const FAR: i64 = 7_000_000_000;
 
 /// Texts up to this length have the fewest digits in Redis too.
@@ -37,10 +37,19 @@ enum Rule {
 }
 
 /// Compares the replies to a stream of requests.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Comparison {
     /// The requests of a transaction that has begun.
     queued: Vec<Vec<Bytes>>,
+    /// The most that two replies with a time may differ by.
+    apart_max: u64,
+}
+
+impl Default for Comparison {
+    /// Compares servers that do a request at about the same time.
+    fn default() -> Self {
+        Self { queued: Vec::new(), apart_max: CLOCK_DIFFERENCE_MAX }
+    }
 }
 
 /// Two replies that differ.
@@ -73,6 +82,11 @@ pub enum Alike {
 }
 
 impl Comparison {
+    /// Compares servers whose clocks stand still at the same time.
+    pub fn at_one_time() -> Self {
+        Self { apart_max: 0, ..Self::default() }
+    }
+
     /// Compares the replies to the next request.
     ///
     /// # Errors
@@ -82,7 +96,7 @@ impl Comparison {
         let name = name(request);
         let checked = match name.as_str() {
             "exec" => self.transaction(request, redis, door),
-            _ => one(request, redis, door),
+            _ => self.one(request, redis, door),
         };
         match name.as_str() {
             "exec" | "discard" | "reset" => self.queued.clear(),
@@ -94,33 +108,38 @@ impl Comparison {
 
     fn transaction(&self, exec: &[Bytes], redis: &Value, door: &Value) -> Result<Alike, Box<Difference>> {
         match (redis, door) {
-            (Value::Parts(..), Value::Parts(..)) if self.greets() => Ok(Alike::Apart),
+            // The version of the protocol changes between the replies.
+            (Value::Parts(..), Value::Parts(..)) if self.has("hello") => Ok(Alike::Apart),
             (Value::Parts(_, redis), Value::Parts(_, door)) if redis.len() == door.len() => {
                 let mut all = Alike::Same;
                 for (request, (redis, door)) in self.queued.iter().zip(redis.iter().zip(door)) {
                     if all == Alike::Same {
-                        all = one(request, redis, door)?;
+                        all = self.one(request, redis, door)?;
                     }
                 }
                 Ok(all)
+            }
+            // Parameters are changed although a watched key has.
+            (Value::Line(redis), Value::Line(door)) if is_null(redis) && is_null(door) && self.has("config") => {
+                Ok(Alike::Apart)
             }
             // A watched key that was missing, was made and was removed again has not changed here.
             (Value::Line(redis), Value::Parts(..)) if is_null(redis) => Ok(Alike::Apart),
             // A write that leaves a watched key as it was may count as a change.
             (Value::Parts(..), Value::Line(door)) if is_null(door) => Ok(Alike::Apart),
-            _ => one(exec, redis, door),
+            _ => self.one(exec, redis, door),
         }
     }
 
-    /// Returns whether the version of the protocol changes within the transaction.
-    fn greets(&self) -> bool {
-        self.queued.iter().any(|request| name(request) == "hello")
+    fn one(&self, request: &[Bytes], redis: &Value, door: &Value) -> Result<Alike, Box<Difference>> {
+        let differ = || Difference { request: request.to_vec(), redis: redis.clone(), door: door.clone() };
+        alike(request, redis, door, self.apart_max).ok_or_else(|| Box::new(differ()))
     }
-}
 
-fn one(request: &[Bytes], redis: &Value, door: &Value) -> Result<Alike, Box<Difference>> {
-    let differ = || Difference { request: request.to_vec(), redis: redis.clone(), door: door.clone() };
-    alike(request, redis, door).ok_or_else(|| Box::new(differ()))
+    /// Returns whether the transaction has such a command.
+    fn has(&self, command: &str) -> bool {
+        self.queued.iter().any(|request| name(request) == command)
+    }
 }
 
 fn is_null(line: &str) -> bool {
@@ -155,10 +174,10 @@ fn rule(name: &str, request: &[Bytes]) -> Rule {
     }
 }
 
-fn alike(request: &[Bytes], redis: &Value, door: &Value) -> Option<Alike> {
+fn alike(request: &[Bytes], redis: &Value, door: &Value, apart_max: u64) -> Option<Alike> {
     let name = name(request);
     let is_same = match rule(&name, request) {
-        _ if redis == door => true,
+        _ if redis == door || is_decision_on_reply(request, &name, redis, door) => true,
         _ if redis.is_error() || door.is_error() => false,
         // What is on one page of several is up to the server.
         _ if name.ends_with("scan") && (has_next(redis) || has_next(door)) => true,
@@ -167,10 +186,37 @@ fn alike(request: &[Bytes], redis: &Value, door: &Value) -> Option<Alike> {
         Rule::AnyOrderOfPairs => sorted(redis, 2) == sorted(door, 2) || sorted(redis, 1) == sorted(door, 1),
         Rule::Shape => shape(redis) == shape(door),
         Rule::Type => shape(redis).0 == shape(door).0,
-        Rule::Near => near(redis, door),
+        Rule::Near => near(redis, door, apart_max, far(&name)),
     };
-    let is_apart = || is_decision(request, &name, redis, door) || (name == "spop" && shape(redis) == shape(door));
+    let is_apart = || {
+        is_decision(request, &name, redis, door)
+            || (name == "spop" && shape(redis) == shape(door))
+            || (apart_max > 0 && depends_on_clocks(request, &name))
+    };
     if is_same && !hides_decision(request, &name) { Some(Alike::Same) } else { is_apart().then_some(Alike::Apart) }
+}
+
+/// Returns whether two replies differ by a decision, after which both sides are the same all the same.
+fn is_decision_on_reply(request: &[Bytes], name: &str, redis: &Value, door: &Value) -> bool {
+    match name {
+        // Without users, everyone is let in.
+        "auth" => says(redis, "WRONGPASS") && !door.is_error(),
+        // A zero byte does not end what a client says of itself. Nobody reads its library.
+        "client" if says(door, "cannot contain spaces") => has_zero(request) && !says(door, "Client names"),
+        "client" => says(door, "client-side caching is not supported"),
+        _ => false,
+    }
+}
+
+fn has_zero(request: &[Bytes]) -> bool {
+    request.iter().any(|word| word.contains(&0))
+}
+
+/// Returns whether a reply depends on the clock of each side: whether an expiry is later than another one of the same
+/// length.
+fn depends_on_clocks(request: &[Bytes], name: &str) -> bool {
+    let has = |option: &str| request.iter().any(|word| word.eq_ignore_ascii_case(option.as_bytes()));
+    matches!(name, "expire" | "pexpire" | "hexpire" | "hpexpire") && (has("GT") || has("LT"))
 }
 
 /// Returns whether a decision may be about what is stored, and not about the reply.
@@ -209,15 +255,21 @@ fn shape(value: &Value) -> (char, usize) {
     }
 }
 
-fn near(redis: &Value, door: &Value) -> bool {
+/// Returns the time from which on those are alike that a command returns.
+fn far(name: &str) -> i64 {
+    let is_in_milliseconds = matches!(name, "pttl" | "hpttl" | "pexpiretime" | "hpexpiretime");
+    if is_in_milliseconds { FAR * 1_000 } else { FAR }
+}
+
+fn near(redis: &Value, door: &Value, apart_max: u64, far: i64) -> bool {
     match (redis, door) {
         (Value::Parts(_, redis), Value::Parts(_, door)) => {
-            redis.len() == door.len() && redis.iter().zip(door).all(|(redis, door)| near(redis, door))
+            redis.len() == door.len() && redis.iter().zip(door).all(|(redis, door)| near(redis, door, apart_max, far))
         }
         _ => match (redis.number(), door.number()) {
             // The door stores no later time than one in 2262.
-            (Some(redis), Some(door)) if redis >= FAR && door >= FAR => true,
-            (Some(redis), Some(door)) if redis >= 0 && door >= 0 => redis.abs_diff(door) <= CLOCK_DIFFERENCE_MAX as u64,
+            (Some(redis), Some(door)) if redis >= far && door >= far => true,
+            (Some(redis), Some(door)) if redis >= 0 && door >= 0 => redis.abs_diff(door) <= apart_max,
             (redis, door) => redis.is_some() && redis == door,
         },
     }
@@ -228,10 +280,11 @@ fn is_decision(request: &[Bytes], name: &str, redis: &Value, door: &Value) -> bo
     let door_says = |text: &str| says(door, text);
     let has = |option: &str| request.iter().any(|word| word.eq_ignore_ascii_case(option.as_bytes()));
     match name {
-        // Whether an expiry is later than another one of the same length depends on the clock of each side.
-        "expire" | "pexpire" | "hexpire" | "hpexpire" => has("GT") || has("LT"),
         // Names of channels are text of a limited length.
         "publish" | "spublish" => door_says("the name of a channel"),
+        // Times after 2262 are one time.
+        "expireat" | "hexpireat" => (has("GT") || has("LT")) && is_late(request, 1_000),
+        "pexpireat" | "hpexpireat" => (has("GT") || has("LT")) && is_late(request, 1),
         // Databases from 8 on are for caches.
         "select" | "copy" | "move" => door_says("no cache is configured"),
         // Cursors are known, or an error.
@@ -242,14 +295,12 @@ fn is_decision(request: &[Bytes], name: &str, redis: &Value, door: &Value) -> bo
         // Members of a set that are not sorted have no order in Redis.
         "sort" | "sort_ro" if has("nosort") => shape(redis) == shape(door),
         // Redis compares texts up to a zero byte.
-        "sort" | "sort_ro" => has("ALPHA") && (has_zero(redis) || has_zero(door)),
+        "sort" | "sort_ro" => has("ALPHA") && (shows_zero(redis) || shows_zero(door)),
         // A list has no such item.
         "lset" => door_says("index out of range"),
-        // A zero byte does not end what a client says of itself.
-        "client" | "hello" if door_says("cannot contain spaces") => request.iter().any(|word| word.contains(&0)),
-        "client" => door_says("client-side caching is not supported"),
+        "client" | "hello" if door_says("cannot contain spaces") => has_zero(request),
         // Without users, everyone is let in.
-        "auth" | "hello" if says(redis, "WRONGPASS") && !door.is_error() => true,
+        "hello" if says(redis, "WRONGPASS") && !door.is_error() => true,
         "auth" | "hello" => door_says("not allowed inside a transaction"),
         "config" => door_says("more than 1024 entries"),
         // Numbers with many digits are added exactly, and not with the rounding of a processor's longest type.
@@ -271,12 +322,18 @@ fn has_negative_offset(request: &[Bytes]) -> bool {
 }
 
 /// Returns whether a part of a reply has a zero byte.
-fn has_zero(value: &Value) -> bool {
+fn shows_zero(value: &Value) -> bool {
     match value {
         Value::Line(_) => false,
         Value::Bulk(_, bytes) => bytes.contains(&0),
-        Value::Parts(_, parts) => parts.iter().any(has_zero),
+        Value::Parts(_, parts) => parts.iter().any(shows_zero),
     }
+}
+
+/// Returns whether the time of a request, in a unit of so many milliseconds, is later than any that is stored.
+fn is_late(request: &[Bytes], unit: u64) -> bool {
+    let time = request.get(2).and_then(|word| number::integer(word)).and_then(|time| u64::try_from(time).ok());
+    time.is_some_and(|time| time.saturating_mul(unit) > quorate_keys::limits::TIME_MAX / 1_000_000)
 }
 
 /// Returns whether a BITFIELD may take the end of a type for an integer at the end of those of 64 bits. Redis may take

@@ -174,8 +174,7 @@ const TEMPLATES: &[(char, &str)] = &[
     ('*', "client reply x"),
     // The version of the protocol is left as it is, mostly.
     ('*', "hello ?4|x|1|V ?SETNAME,M|V ?x"),
-    ('*', "hello 2|3 ?SETNAME,M ?AUTH,default,V AUTH|SETNAME|x"),
-    ('*', "hello 2|3 AUTH nosuch V"),
+    ('*', "hello 2|3 ?SETNAME,M ?AUTH,default|nosuch,V AUTH|SETNAME|x"),
     ('*', "auth V"),
     ('*', "auth default|nosuch V ?V"),
     ('*', "reset"),
@@ -187,7 +186,7 @@ const TEMPLATES: &[(char, &str)] = &[
     ('*', "command list FILTERBY PATTERN|x mge*|zrevran*|nosuch ?x"),
     ('*', "config get slowlog-max-len|SLOWLOG-max-len|slowlog*|nosuch ?slowlog-log-slower-than"),
     ('*', "config set slowlog-max-len|Slowlog-Max-Len|slowlog-log-slower-than -1|-2|x"),
-    ('*', "config set slowlog-max-len V"),
+    ('*', "config set slowlog-max-len N"),
     ('*', "config set slowlog-max-len 7 ?SLOWLOG-MAX-LEN,6 ?nosuch,1 ?slowlog-log-slower-than,-1|-2|x"),
     ('*', "config set notify-keyspace-events q"),
     ('*', "config resetstat|nosuch"),
@@ -284,14 +283,33 @@ const DURATIONS: &[&str] =
 const TIMES: &[&str] = &["4102444800", "1", "0", "-5", "8000000000", "x", "5000000000000"];
 const PATTERNS: &[&str] = &["*", "s*", "?1", "[sh]*", "h[^1]", "f*", "*a", "\\*", "zz", "*1*"];
 
+/// Durations while the test moves the clock.
+const SHORT_DURATIONS: &[&str] = &["1", "2", "3", "5", "10", "0", "-1", "x", "100", "1500", "100000"];
+/// By how many milliseconds a test moves the clock.
+const CLOCK_STEPS: &[u64] = &[1, 1, 2, 3, 5, 10, 100, 499, 500, 1_000, 5_000, 100_000, 86_400_000, 259_200_000];
+
 /// A generator of requests. The same seed generates the same ones.
 #[derive(Clone, Debug)]
-pub struct Generator(u64);
+pub struct Generator {
+    state: u64,
+    /// The time of the clock that the test moves, in milliseconds since 1970.
+    clock: Option<u64>,
+}
 
 impl Generator {
-    /// Returns a generator.
+    /// Returns a generator for servers whose clocks run: nothing expires during a test.
     pub fn new(seed: u64) -> Self {
-        Self(seed)
+        Self { state: seed, clock: None }
+    }
+
+    /// Generates requests for servers whose clocks stand still at this time from now on, in milliseconds since 1970.
+    pub fn set_clock(&mut self, milliseconds: u64) {
+        self.clock = Some(milliseconds);
+    }
+
+    /// Returns by how many milliseconds such clocks are to be moved next.
+    pub fn step(&mut self) -> u64 {
+        *self.pick(CLOCK_STEPS)
     }
 
     /// Returns requests that are sent together to servers that speak this version of the protocol, and that speak it
@@ -311,14 +329,15 @@ impl Generator {
     /// Returns the next request.
     pub fn request(&mut self) -> Vec<Bytes> {
         let (mut kind, mut template) = *self.pick(TEMPLATES);
-        // Redis looks for clients that have waited long enough ten times a second.
-        while template.contains("0.001") && self.below(20) > 0 {
+        // While a test moves the clock, half of the requests are about times.
+        let must_tell_time = self.clock.is_some() && self.below(2) == 0;
+        while self.waits_too_long(template) || (must_tell_time && !tells_time(template)) {
             (kind, template) = *self.pick(TEMPLATES);
         }
         let mut words = Vec::new();
         template.split(' ').for_each(|token| self.token(kind, token, &mut words));
         // A short duration would end while the test runs, and other scores than 0 have no order of names.
-        let is_kept = kind == 'y' || template.contains(" T");
+        let is_kept = kind == 'y' || (self.clock.is_none() && template.contains(" T"));
         if template.contains("0.001") {
             // Another time may be very long.
             return words;
@@ -336,6 +355,16 @@ impl Generator {
             _ => {}
         }
         words
+    }
+
+    /// Returns whether a template is left out since a client would wait: Redis looks for clients that have waited long
+    /// enough ten times a second, and they wait for ever while its clock stands still.
+    fn waits_too_long(&mut self, template: &str) -> bool {
+        let blocks = template.contains("0.001");
+        match self.clock {
+            Some(_) => blocks || template.starts_with("wait"),
+            None => blocks && self.below(20) > 0,
+        }
     }
 
     fn token(&mut self, kind: char, token: &str, words: &mut Vec<Bytes>) {
@@ -365,8 +394,12 @@ impl Generator {
             "F" => FLOATS,
             "S" => SCORES,
             "L" => NAMES,
+            "T" if self.clock.is_some() => SHORT_DURATIONS,
             "T" => DURATIONS,
-            "A" => TIMES,
+            "A" => match self.clock.filter(|_| self.below(3) > 0) {
+                Some(clock) => return self.time_near(clock),
+                None => TIMES,
+            },
             "G" => PATTERNS,
             words => {
                 let words: Vec<&str> = words.split('|').collect();
@@ -389,14 +422,20 @@ impl Generator {
         format!("{kind}{}", 1 + self.below(3)).into()
     }
 
+    /// Returns a time not far from that of the clock, in seconds or milliseconds since 1970.
+    fn time_near(&mut self, clock: u64) -> Bytes {
+        let time = if self.below(2) == 0 { clock } else { clock / 1_000 };
+        (time + self.below(10) - 3).to_string().into()
+    }
+
     fn value(&mut self) -> Bytes {
         Bytes::from_static(self.pick(VALUES).as_bytes())
     }
 
     /// Returns a number below a bound, or 0.
     pub fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.state ^ (self.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         ((u128::from(mixed ^ (mixed >> 31)) * u128::from(bound)) >> 64) as u64
     }
@@ -405,4 +444,9 @@ impl Generator {
     fn pick<'a, T>(&mut self, list: &'a [T]) -> &'a T {
         &list[self.below(list.len() as u64) as usize]
     }
+}
+
+/// Returns whether a template sets or returns when something expires.
+fn tells_time(template: &str) -> bool {
+    [" T", " A ", "ttl"].iter().any(|word| template.contains(word))
 }

@@ -24,6 +24,9 @@ use crate::plan::Premise;
 /// The steps that a command may take.
 const BUDGET: u64 = 1 << 40;
 
+/// The rows that are swept at a time.
+const SWEEP_ROWS: usize = 1_000;
+
 /// A door on keys in memory, with one client.
 #[derive(Debug)]
 pub struct MemoryDoor {
@@ -115,6 +118,20 @@ impl MemoryDoor {
             from += read;
         }
         Ok(values)
+    }
+
+    /// Removes what has expired, as a node does: it counts as a key or a field until then.
+    ///
+    /// # Errors
+    ///
+    /// A text, if the keys in memory are damaged.
+    pub fn sweep(&mut self, now: u64) -> Result<(), String> {
+        self.index += 1;
+        let context = Context::new(now, Version::new(self.index, 0), BUDGET);
+        let mut context = context.noting(EventClasses::ALL);
+        while quorate_keys::sweep(&mut self.tables, &mut context, SWEEP_ROWS).map_err(|error| error.to_string())? > 0 {}
+        self.changes.append(&mut context.take_changes());
+        Ok(())
     }
 
     fn run(&mut self, job: Job, now: u64) -> Answered {
