@@ -8,7 +8,6 @@ use super::clients;
 use super::introspect::HELP;
 use super::session;
 use super::{Call, Connection};
-use crate::args::Args;
 use crate::batch::Step;
 use crate::error::{Refusal, whole_text};
 use crate::frame::Frame;

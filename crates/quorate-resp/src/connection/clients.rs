@@ -27,10 +27,10 @@ impl Wanted {
     /// Reads filters, to the end of the arguments.
     fn read(args: &mut Args, skips_me: bool) -> Result<Self, Refusal> {
         let mut wanted = Self { filters: Vec::new(), skips_me };
+        if args.left() == 1 {
+            return Err(Refusal::Syntax);
+        }
         while !args.is_empty() {
-            if args.left() < 2 {
-                return Err(Refusal::Syntax);
-            }
             if args.option("SKIPME") {
                 wanted.skips_me = args.choice(&[("YES", true), ("NO", false)]).ok_or(Refusal::Syntax)?;
             } else {
@@ -96,7 +96,7 @@ fn filter(args: &mut Args) -> Result<Filter, Refusal> {
     })
 }
 
-/// Reads numbers of connections, as many as there are.
+/// Reads numbers of connections, up to a word that is none.
 fn ids(args: &mut Args) -> Result<Vec<u64>, Refusal> {
     let mut ids = Vec::new();
     while let Some(id) = args.peek().and_then(|word| integer(word)) {
@@ -104,7 +104,7 @@ fn ids(args: &mut Args) -> Result<Vec<u64>, Refusal> {
         let id = u64::try_from(id).ok().filter(|id| *id > 0);
         ids.push(id.ok_or(Refusal::Text("ERR client-id should be greater than 0"))?);
     }
-    if ids.is_empty() { Err(Refusal::Syntax) } else { Ok(ids) }
+    Ok(ids)
 }
 
 fn of_type(args: &mut Args) -> Result<Filter, Refusal> {

@@ -5,7 +5,7 @@ use super::Call;
 use super::introspect::HELP;
 use super::server::timeout;
 use crate::batch::Step;
-use crate::error::{Refusal, text};
+use crate::error::{Refusal, text, whole_text};
 use crate::frame::Frame;
 use crate::table::{Access, Spec, local, sub};
 
@@ -87,6 +87,21 @@ fn scripts(call: &mut Call) -> Ran {
     Ok(Frame::Array(call.args.rest().iter().map(|_| Frame::Integer(0)).collect()).into())
 }
 
-fn functions(_: &mut Call) -> Ran {
+fn functions(call: &mut Call) -> Ran {
+    let (mut has_code, mut has_name) = (false, false);
+    while !call.args.is_empty() {
+        if !has_code && call.args.option("WITHCODE") {
+            has_code = true;
+        } else if !has_name && call.args.option("LIBRARYNAME") {
+            has_name = true;
+            if call.args.is_empty() {
+                return Err(Refusal::Text("ERR library name argument was not given"));
+            }
+            call.args.next()?;
+        } else {
+            let word = call.args.next()?;
+            return Ok(Frame::error(format!("ERR Unknown argument {}", whole_text(&word))).into());
+        }
+    }
     Ok(Frame::Array(Vec::new()).into())
 }

@@ -213,6 +213,7 @@ const TEMPLATES: &[(char, &str)] = &[
     ('*', "script flush ?SYNC|ASYNC|x"),
     ('*', "script exists V+"),
     ('*', "function flush ?SYNC|ASYNC|x"),
+    ('*', "function list ?WITHCODE ?LIBRARYNAME,G"),
     ('*', "lastsave"),
     ('*', "waitaof 0 0|x|-1 1|-1|x"),
     ('s', "msetex 2 K V K V ?NX|XX ?KEEPTTL"),
