@@ -90,6 +90,11 @@ fn events_reach_the_subscribers_of_every_node_in_order() {
         }
     }
     assert_eq!(second.ask("UNSUBSCRIBE\nGET none"), "*[$\"unsubscribe\", $\"news\", :0] $-1");
+    // Shard channels have names of their own, which no pattern matches.
+    assert_eq!(second.ask("SSUBSCRIBE news"), "*[$\"ssubscribe\", $\"news\", :1]");
+    assert_eq!(first.ask("SPUBLISH news e\nPUBLISH news f"), ":0 :0");
+    assert_eq!(second.reply().unwrap().to_string(), "*[$\"smessage\", $\"news\", $\"e\"]");
+    assert_eq!(third.reply().unwrap().to_string(), "*[$\"pmessage\", $\"*s\", $\"news\", $\"f\"]");
 }
 
 #[test]
@@ -128,6 +133,18 @@ fn clients_that_wait_are_served_by_pushes_at_any_node() {
     let mut observer = Redis::connect_ready(&dev.resp_addr(2));
     client.send("BLPOP queue 0").unwrap();
     wait_until("the wait", || observer.ask("INFO clients").contains("blocked_clients:1"));
+    let number = Redis::connect_ready(&dev.resp_addr(2)).ask("CLIENT LIST");
+    let number = number.split("id=").filter(|line| line.contains("cmd=blpop")).find_map(|line| line.split(' ').next());
+    let number = number.unwrap();
+    assert_eq!(observer.ask(&format!("CLIENT UNBLOCK {number}")), ":1");
+    assert_eq!(client.reply().unwrap().to_string(), "*-1");
+    client.send("BLPOP queue 0").unwrap();
+    wait_until("the next wait", || observer.ask("INFO clients").contains("blocked_clients:1"));
+    assert_eq!(observer.ask(&format!("CLIENT KILL ID {number}")), ":1");
+    assert!(client.reply().is_err());
+    let mut client = Redis::connect_ready(&dev.resp_addr(2));
+    client.send("BLPOP queue 0").unwrap();
+    wait_until("one more wait", || observer.ask("INFO clients").contains("blocked_clients:1"));
     drop(client);
     // A client that has gone takes nothing.
     wait_until("the end of the wait", || observer.ask("INFO clients").contains("blocked_clients:0"));
