@@ -74,6 +74,11 @@ impl Changes {
         KeyWatch { all: self.clone(), queue }
     }
 
+    /// Returns the number of watches.
+    pub fn count(&self) -> usize {
+        lock(&self.0.watches).len()
+    }
+
     /// Returns the classes that anybody wants.
     pub fn wanted(&self) -> EventClasses {
         EventClasses::from_bits(self.0.wanted.load(Ordering::Acquire))

@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use common::{BESIDE, Page, get, raised, show, with_group};
+use quorate::events::EventId;
 use quorate::sim::{SimHooks, group};
 use quorate::{Config, Level, Node};
 use quorate_env::Env;
@@ -83,6 +84,41 @@ fn a_node_counts_what_it_did() {
         assert!(
             after.sample("quorate_log_fsync_seconds_count") >= before.sample("quorate_log_fsync_seconds_count") + 44.0
         );
+        node.stop().await;
+    });
+}
+
+#[test]
+fn keys_events_and_those_who_wait_are_counted() {
+    run(async {
+        let Single { dir: _dir, node } = Single::start().await;
+        let (keys, server) = (node.keys(), show(&node).await);
+        raised(&node).await;
+        let count = |name: &str| Page::of(&server).main(name, "");
+        let all = ["quorate_keys", "quorate_events", "quorate_events_first_index", "quorate_waiters"];
+        assert_eq!(all.map(count), [0.0; 4]);
+
+        keys.set_all([("a", "1"), ("b", "2")]).await.unwrap();
+        keys.space(3).hash("h").set([("field", "1")]).await.unwrap();
+        assert_eq!(count("quorate_keys"), 3.0);
+        keys.delete(["a"]).await.unwrap();
+        assert_eq!(count("quorate_keys"), 2.0);
+
+        let first = node.events().notify("news", "1").await.unwrap();
+        let last = node.events().notify("news", "2").await.unwrap();
+        assert_eq!(count("quorate_events"), 2.0);
+        assert!(count("quorate_events_bytes") > 0.0);
+        let index = |id: EventId| id.index() as f64;
+        assert_eq!(count("quorate_events_first_index"), index(first));
+        assert_eq!(count("quorate_events_last_index"), index(last));
+
+        let turn = keys.line(["list"]).await.unwrap();
+        assert_eq!(count("quorate_waiters"), 1.0);
+        drop(turn);
+        let watch = node.watch_keys();
+        assert_eq!([count("quorate_waiters"), count("quorate_key_watches")], [0.0, 1.0]);
+        drop(watch);
+        assert_eq!(count("quorate_key_watches"), 0.0);
         node.stop().await;
     });
 }

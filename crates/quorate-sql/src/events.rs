@@ -21,6 +21,7 @@ use rusqlite::{Row, params};
 
 use crate::ffi::database::Database;
 use crate::keys::Ended;
+use crate::metrics::Counts;
 use crate::usage::{LARGE, copy_uncounted};
 
 pub(crate) mod function;
@@ -156,6 +157,19 @@ impl<'a, N> EventTables<'a, N> {
             }
         }
         Ok(page)
+    }
+
+    /// Returns what is kept, for metrics.
+    pub(crate) fn counts(&mut self) -> Done<Counts> {
+        let kept = self.kept()?;
+        let first = self.0.first_row(AFTER, [kept.removed.number().cast_signed()], id)?;
+        Ok(Counts {
+            events: kept.events,
+            event_bytes: kept.bytes,
+            first_event: first.map_or(0, EventId::index),
+            last_event: kept.last.index(),
+            ..Counts::default()
+        })
     }
 
     fn kept(&mut self) -> Done<Kept> {

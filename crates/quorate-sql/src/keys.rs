@@ -100,6 +100,12 @@ impl<'a, N> KeyTables<'a, N> {
         self.earliest_due
     }
 
+    /// Returns the number of keys of all spaces, and of those of spaces that were flushed.
+    pub(crate) fn count_all(&mut self) -> Done<[u64; 2]> {
+        let counts = self.database.first_row(sql::COUNT_ALL, [], |row| Ok([unsigned(row, 0)?, unsigned(row, 1)?]));
+        counts.map(Option::unwrap_or_default)
+    }
+
     /// Counts another key of a space.
     fn enter(&mut self, space: Space) -> Done<()> {
         if self.database.execute(sql::GROW_SPACE, params![space])? == 0 {

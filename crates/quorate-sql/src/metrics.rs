@@ -18,6 +18,8 @@ pub struct StoreMetrics {
     pub requests: Gauge,
     /// What these take, as their limit counts it.
     pub request_bytes: Gauge,
+    /// What the stores of keys and events hold.
+    pub held: Holdings,
     /// How long each checkpoint took, including its syncs.
     pub checkpoints: Histogram,
     /// How long each checkpoint kept the writer from applying.
@@ -26,4 +28,48 @@ pub struct StoreMetrics {
     pub read_faults: ReadFaults,
     /// The log and counts of slow statements.
     pub slow: SlowLog,
+}
+
+/// What the stores of keys and events hold, by what they count themselves, and who waits for changes on this node: as
+/// of the last time that the metrics were asked for and a reader was free.
+#[derive(Clone, Debug, Default)]
+pub struct Holdings {
+    /// The number of keys of all spaces, with those that have expired and were not swept yet.
+    pub keys: Gauge,
+    /// The number of keys of spaces that were flushed, which are yet to be swept.
+    pub flushed_keys: Gauge,
+    /// The number of events that are kept.
+    pub events: Gauge,
+    /// Their bytes, as the limit counts them.
+    pub event_bytes: Gauge,
+    /// The index of the entry that added the oldest of them; 0 if none is kept.
+    pub first_event: Gauge,
+    /// The index of the entry that added the last event, kept or not; 0 if there was none.
+    pub last_event: Gauge,
+    /// Callers that wait on this node for a change of what the database holds.
+    pub waiters: Gauge,
+    /// Watches of the changes of keys that this node applies.
+    pub watches: Gauge,
+}
+
+impl Holdings {
+    pub(crate) fn note(&self, counts: &Counts) {
+        self.keys.set(counts.keys);
+        self.flushed_keys.set(counts.flushed_keys);
+        self.events.set(counts.events);
+        self.event_bytes.set(counts.event_bytes);
+        self.first_event.set(counts.first_event);
+        self.last_event.set(counts.last_event);
+    }
+}
+
+/// What the tables count; see [`Holdings`].
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) keys: u64,
+    pub(crate) flushed_keys: u64,
+    pub(crate) events: u64,
+    pub(crate) event_bytes: u64,
+    pub(crate) first_event: u64,
+    pub(crate) last_event: u64,
 }

@@ -50,6 +50,7 @@ pub(crate) use suspicion::Suspicions;
 
 use crate::cluster_time::ClusterTime;
 use crate::generation::{Generation, Generations};
+use crate::metrics::Counts;
 use crate::query::Rows;
 use crate::slow::SlowLog;
 use guard::Allowance;
@@ -182,6 +183,11 @@ impl Readers {
         }
         let query = query.clone();
         self.aside(env, limits, move |reader, allowance| reader.events(&query, allowance)).await
+    }
+
+    /// Reads what the stores count, at once: nothing, if no reader is free or the tables can't be read.
+    pub(crate) fn counts(&self) -> Option<Counts> {
+        self.try_inline(&ReadLimits::default(), |reader, allowance| reader.counts(allowance))?.ok()
     }
 
     /// Reads on the calling thread, unless no reader is free or it takes long.

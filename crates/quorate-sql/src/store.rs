@@ -234,6 +234,10 @@ impl SqlStore {
 
     /// The measurements of the store so far.
     pub fn metrics(&self) -> StoreMetrics {
+        let held = &self.shared().metrics.held;
+        self.readers().counts().into_iter().for_each(|counts| held.note(&counts));
+        held.waiters.set(self.waits().count() as u64);
+        held.watches.set(self.changes().count() as u64);
         self.shared().metrics.clone()
     }
 

@@ -16,7 +16,7 @@ const NANOS_PER_SECOND: f64 = 1e9;
 
 /// Returns all metrics of a node, of its scheduled backups, and of its port for the clients of Redis, if it has these.
 pub(crate) fn families(metrics: &Metrics, scheduled: Option<&Seen>, redis: Option<&Counts>) -> Vec<Family> {
-    let of_node = [process, members, database, log, connections, archive];
+    let of_node = [process, members, database, stores, log, connections, archive];
     let of_groups = [cluster, leaders, writes, stages, reads];
     let parts = Parts::of(metrics);
     let groups = of_groups.into_iter().flat_map(|group| group(metrics, &parts));
@@ -244,6 +244,25 @@ fn database(metrics: &Metrics) -> Vec<Family> {
             .with(NONE, &store.checkpoints),
         histogram("quorate_checkpoint_turn_seconds", "Time for which checkpoints kept the writer from applying.")
             .with(NONE, &store.checkpoint_turns),
+    ]
+}
+
+/// What the stores of keys and events hold. Locks are not counted: their tables have no counter.
+fn stores(metrics: &Metrics) -> Vec<Family> {
+    let held = &metrics.store.held;
+    let flushed = "Keys of flushed spaces that are yet to be swept.";
+    vec![
+        gauge("quorate_keys", "Keys that the database holds.").with(MAIN, held.keys.get()),
+        gauge("quorate_keys_flushed", flushed).with(MAIN, held.flushed_keys.get()),
+        gauge("quorate_events", "Events that are kept.").with(MAIN, held.events.get()),
+        gauge("quorate_events_bytes", "Bytes of the events that are kept.").with(MAIN, held.event_bytes.get()),
+        gauge("quorate_events_first_index", "Index of the oldest event that is kept; 0 if there is none.")
+            .with(MAIN, held.first_event.get()),
+        gauge("quorate_events_last_index", "Index of the last event; 0 if there was none.")
+            .with(MAIN, held.last_event.get()),
+        gauge("quorate_waiters", "Callers that wait for a change on this node.").with(MAIN, held.waiters.get()),
+        gauge("quorate_key_watches", "Watches of the changes of keys that this node applies.")
+            .with(MAIN, held.watches.get()),
     ]
 }
 

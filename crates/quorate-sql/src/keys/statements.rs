@@ -35,6 +35,9 @@ pub(super) const SET_LAST_ID: &str = "INSERT INTO _quorate_keys_ids (id, last) V
     ON CONFLICT (id) DO UPDATE SET last = excluded.last";
 
 pub(super) const COUNT_KEYS: &str = "SELECT keys FROM _quorate_keys_generations WHERE space = ?1";
+/// There are as many rows as spaces, and some for those that were flushed.
+pub(super) const COUNT_ALL: &str = "SELECT ifnull(sum(keys) FILTER (WHERE space IS NOT NULL), 0),
+    ifnull(sum(keys) FILTER (WHERE space IS NULL), 0) FROM _quorate_keys_generations";
 pub(super) const GROW_SPACE: &str = "UPDATE _quorate_keys_generations SET keys = keys + 1 WHERE space = ?1";
 /// A generation that has no row any more has no keys, so its number may be used again.
 pub(super) const ADD_SPACE: &str = "INSERT INTO _quorate_keys_generations (generation, space, keys)

@@ -14,6 +14,7 @@ use crate::events::EventTables;
 use crate::ffi::database::Database;
 use crate::keys::{Ended, KeyTables};
 use crate::locks::LockTables;
+use crate::metrics::Counts;
 
 /// What the log of slow queries says of commands on keys.
 const KEYS: &str = "commands on keys";
@@ -23,6 +24,9 @@ const LOCKS: &str = "a command on locks";
 
 /// What it says of queries for events.
 const EVENTS: &str = "a query for events";
+
+/// What it says of the counts of stores.
+const COUNTS: &str = "counts of the stores";
 
 impl Reader {
     /// Runs commands on keys that only read, on one state and at the time of the cluster. They end after the one whose
@@ -71,6 +75,15 @@ impl Reader {
         allowance: Allowance,
     ) -> Result<Option<EventsAnswer>, ReadError> {
         self.of_store(EVENTS, allowance, |database| EventTables::of(database).answer(query))
+    }
+
+    /// Reads what the stores of keys and events count, by a few rows. Returns `None` if a first try reached its limit.
+    pub(in crate::readers) fn counts(&mut self, allowance: Allowance) -> Result<Option<Counts>, ReadError> {
+        self.of_store(COUNTS, allowance, |database| {
+            let [keys, flushed_keys] = KeyTables::of(database).count_all()?;
+            let counts = EventTables::of(database).counts()?;
+            Ok::<_, Ended>(Counts { keys, flushed_keys, ..counts })
+        })
     }
 
     /// Reads the tables of a store in a transaction. One that an error leaves open ends with the use of the reader.
