@@ -18,7 +18,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use rustix::process::Signal;
+use quorate_server::resp::CONNECTIONS_MAX;
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use support::clients::{Running, node, or_skipped, program, python};
 use support::redis::Redis;
 use support::servers::{Servers, free_ports};
@@ -299,6 +300,56 @@ fn hostile_clients_get_errors_and_disturb_nobody() {
     assert!(taken < MEMORY_MAX, "the clients take {taken} bytes");
     drop((half, slow));
     assert_eq!(good.ask("PING"), "+PONG");
+}
+
+/// Lets this process, and those that it starts, open so many files.
+fn allow_files(count: u64) {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_some_and(|current| current < count) {
+        let raised = Rlimit { current: Some(count), ..limit };
+        setrlimit(Resource::Nofile, raised).expect("`ulimit -Hn` is high enough for this test");
+    }
+}
+
+#[test]
+fn idle_connections_give_way_and_are_told_while_a_client_of_their_address_works() {
+    const IDLE: usize = 10_000;
+    const MEMORY_MAX: u64 = 512 << 20;
+    allow_files(IDLE as u64 + 1_000);
+    let dev = Dev::start(1);
+    let addr = dev.resp_addr(1);
+    let mut working = Redis::connect_ready(&addr);
+    let before = resident_bytes(dev.pid(1));
+    let has_ended = AtomicBool::new(false);
+    let sets = thread::scope(|scope| {
+        let ends = Ends(&has_ended);
+        let sets = scope.spawn(|| {
+            let mut sets = 0;
+            while !has_ended.load(Ordering::Relaxed) {
+                assert_eq!(working.ask("SET n 1"), "+OK", "a client that works is not disconnected");
+                sets += 1;
+            }
+            sets
+        });
+        let mut idle: Vec<Redis> = (0..IDLE).map(|_| Redis::connect(&addr)).collect();
+        assert_eq!(idle[IDLE - 1].ask("PING"), "+PONG", "the port has accepted all of them");
+        let taken = resident_bytes(dev.pid(1)).saturating_sub(before);
+        assert!(taken < MEMORY_MAX, "the connections take {taken} bytes");
+        // Beside them there is one that works.
+        let (closed, open) = idle.split_at_mut(IDLE + 1 - CONNECTIONS_MAX);
+        for client in closed {
+            assert_eq!(client.reply().unwrap().to_string(), "-ERR max number of clients reached");
+            assert!(client.reply().is_err(), "the connection is closed");
+        }
+        for client in open.iter_mut() {
+            assert_eq!(client.ask("PING"), "+PONG");
+        }
+        assert_eq!(Redis::connect(&addr).ask("SET new 1"), "+OK");
+        drop(ends);
+        sets.join().unwrap()
+    });
+    assert!(sets > 0);
+    assert_eq!(working.ask("GET new"), "$\"1\"");
 }
 
 /// Starts a cluster of `quorate init`, with the port for Redis at each node, and waits until its nodes know its users.

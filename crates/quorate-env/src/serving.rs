@@ -16,7 +16,7 @@ use crate::task::sleep;
 mod places;
 mod port;
 
-pub use places::{Place, Places};
+pub use places::{Place, Places, Usage, Work};
 pub use port::{OpenError, Port, PortOptions, Service};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,14 +6,16 @@
 //!   request that exceeds a limit loses its connection; other connections are not affected.
 
 use std::future::pending;
+use std::pin::pin;
 use std::time::Duration;
 
+use futures_util::future::select;
 use hyper::Request;
 use hyper::body::Incoming;
 use quorate::{Sql, TlsConfig};
 use quorate_env::Env;
 use quorate_env::net::BoxStream;
-use quorate_env::serving::{self, OpenError, Order, PortOptions, Service};
+use quorate_env::serving::{self, OpenError, Order, Place, PortOptions, Service};
 use quorate_tls::{Keychain, TlsError, TlsNet};
 
 use crate::message::Answer;
@@ -27,7 +29,8 @@ mod takeover;
 pub use address::is_loopback;
 pub(crate) use takeover::Takeover;
 
-/// The most connections of a port. One more closes the oldest connection of the address that has the most.
+/// The most connections of a port. One more closes a connection of the address that has the most: the one that has been
+/// idle longest.
 pub const CONNECTIONS_MAX: usize = 1_024;
 
 /// The most bytes of a request's head.
@@ -202,8 +205,10 @@ impl Handler for Doors {
 struct Http<H>(H);
 
 impl<H: Handler> Service for Http<H> {
-    async fn serve(&self, stream: BoxStream, order: Order, from: &str) {
-        connection::serve(stream, order, &self.0, from).await;
+    async fn serve(&self, stream: BoxStream, order: Order, mut place: Place, from: &str) {
+        let usage = place.usage();
+        let serving = pin!(connection::serve(stream, order, &usage, &self.0, from));
+        select(serving, pin!(place.lost())).await;
     }
 
     async fn beside(self) {

@@ -52,6 +52,10 @@ pub trait Store {
 
     /// Is told what became of requests.
     fn done(&self, _done: Done) {}
+
+    /// Is told that the connection works, which it does until the result is dropped: it does requests, and writes
+    /// replies or an event.
+    fn work(&self) -> impl Send {}
 }
 
 /// Serves a connection until the client closes it, or `stopped` says so, or the door closes it after it has sent the
@@ -119,7 +123,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, T: Store> Serving<'_, S, T> {
             tokio::select! {
                 () = &mut stopped => return Ok(()),
                 read = self.stream.read_buf(&mut self.input) => if read? == 0 { return Ok(()) },
-                event = self.store.event(), if self.listens => if !self.push(event).await? { return Ok(()) },
+                event = self.store.event(), if self.listens => {
+                    let _work = self.store.work();
+                    if !self.push(event).await? { return Ok(()) }
+                }
             }
         }
     }
@@ -135,6 +142,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, T: Store> Serving<'_, S, T> {
             if batch.is_empty() {
                 return Ok(true);
             }
+            let _work = self.store.work();
             host.note(self.door.connection().summary());
             // Before the jobs, one of which may add an event that the client listens to.
             match (self.listens, self.door.connection().is_listening()) {

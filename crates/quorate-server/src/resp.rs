@@ -12,18 +12,21 @@
 
 use std::convert::Infallible;
 use std::future::pending;
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, UNIX_EPOCH};
 
 use futures_util::FutureExt as _;
+use futures_util::future::{Either, select};
 use quorate::users::{Credentials, Denied, Identity, UserRole, Users};
 use quorate::{Node, Observer, Sql, TlsConfig};
 use quorate_env::net::BoxStream;
-use quorate_env::serving::{OpenError, Order, Port, PortOptions, Service};
+use quorate_env::serving::{OpenError, Order, Place, Port, PortOptions, Service};
 use quorate_env::{Env, lock, sleep};
 use quorate_http::port::is_loopback;
 use quorate_resp::{Common, Connection, Cursors, Door, Host, Notifications, Role, Summary};
 use quorate_tls::{Keychain, TlsError, TlsNet};
+use tokio::io::AsyncWriteExt as _;
 
 use crate::ask::Asks;
 use channels::{Channels, Pump};
@@ -43,7 +46,8 @@ mod store;
 pub use channels::EVENTS_WAITING_MAX;
 pub use store::STATES_MAX;
 
-/// The most connections of a port. One more closes the oldest connection of the address that has the most.
+/// The most connections of a port. One more closes a connection of the address that has the most: the one that has been
+/// idle longest. Its client is told.
 pub const CONNECTIONS_MAX: usize = 4_096;
 
 /// The time in which a stopping server completes current requests.
@@ -54,6 +58,9 @@ const FACTS_EVERY: Duration = Duration::from_secs(1);
 
 /// What a client gets that does not speak TLS on a port that does.
 const TLS_ONLY: &[u8] = b"-ERR this port speaks TLS only: connect with TLS (redis-cli --tls, or rediss://)\r\n";
+
+/// What a client gets that loses its connection to another one.
+const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
 
 const OPTIONS: PortOptions = PortOptions {
     thread: "quorate-resp",
@@ -207,7 +214,7 @@ impl Shared {
 struct Clientele(Arc<Shared>);
 
 impl Service for Clientele {
-    async fn serve(&self, mut stream: BoxStream, mut order: Order, from: &str) {
+    async fn serve(&self, mut stream: BoxStream, mut order: Order, mut place: Place, from: &str) {
         let Self(shared) = self;
         let client = shared.clients.add();
         shared.counts.connections.inc();
@@ -215,14 +222,22 @@ impl Service for Clientele {
         let connection = Connection::new(client.number(), from.to_owned(), shared.now(), Arc::clone(&shared.common));
         client.note(connection.summary());
         let mut door = Door::new(connection);
-        let store = ClientStore::new(Arc::clone(shared), from.to_owned());
+        let usage = place.usage();
+        let store = ClientStore::new(Arc::clone(shared), from.to_owned(), usage.clone());
         let host = ClientHost { shared, from, client: &client, store: &store };
         // Its sender is dropped at once if the port is dropped, which drops this future too.
         let stopped = async move {
             order.until_stopped(pending::<()>()).await;
         };
-        // The error is that of the client's connection; there is nobody to tell.
-        let _ = quorate_resp::serve(&mut stream, &mut door, &store, &host, stopped).await;
+        let is_turned_away = {
+            let serving = pin!(quorate_resp::serve(&mut stream, &mut door, &store, &host, stopped));
+            // The error is that of the client's connection; there is nobody to tell.
+            let is_lost = matches!(select(serving, pin!(place.lost())).await, Either::Right(_));
+            is_lost && !usage.is_at_work()
+        };
+        if is_turned_away {
+            turn_away(stream);
+        }
     }
 
     async fn beside(self) {
@@ -237,6 +252,16 @@ impl Service for Clientele {
         let pump = lock(&shared.pump).take();
         tokio::join!(facts, pump.map_or_else(|| pending().boxed(), |pump| pump.run().boxed()));
     }
+}
+
+/// Closes an idle connection whose place another one needs. The client is told why if that takes no waiting. One that
+/// works is closed without a word: its client would take that for the reply to a request, which may have been done.
+fn turn_away(mut stream: BoxStream) {
+    let telling = async {
+        stream.write_all(TOO_MANY).await?;
+        stream.shutdown().await
+    };
+    let _ = telling.now_or_never();
 }
 
 /// What a connection asks of its server.

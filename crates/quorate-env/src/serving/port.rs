@@ -1,8 +1,8 @@
 //! A port: a listener and its connections, on a thread of its own, so that it answers regardless of what the rest of
 //! the process does.
 //!
-//! Invariant: a new connection always gets a place. If all are taken, the address with the most loses its oldest
-//! ([`Places`]).
+//! Invariant: a new connection always gets a place. If all are taken, the address with the most loses the one that has
+//! been idle longest ([`Places`]).
 
 use std::future::{Future, pending};
 use std::io;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use futures_util::future::select;
 use tokio::sync::oneshot;
 
-use super::{Order, Orders, Places};
+use super::{Order, Orders, Place, Places};
 use crate::Env;
 use crate::net::{BoxStream, Listener};
 use crate::task::timeout;
@@ -23,8 +23,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// What is served on a port. All connections share clones of it.
 pub trait Service: Clone + Send + Sync + 'static {
-    /// Serves a connection from an address (`host:port`).
-    fn serve(&self, stream: BoxStream, order: Order, from: &str) -> impl Future<Output = ()> + Send;
+    /// Serves a connection from an address (`host:port`) until it ends or has lost its place.
+    fn serve(&self, stream: BoxStream, order: Order, place: Place, from: &str) -> impl Future<Output = ()> + Send;
 
     /// Runs beside the connections, until the port is closed. It never returns.
     fn beside(self) -> impl Future<Output = ()> + Send {
@@ -129,11 +129,8 @@ async fn run<S: Service>(
 ) {
     let (of_connections, places) = (order.clone(), Arc::new(Places::new(connections_max)));
     let start = |stream, from: String| {
-        let (service, order, mut place) = (service.clone(), of_connections.clone(), places.take(&from));
-        env.spawn(async move {
-            let serving = pin!(service.serve(stream, order, &from));
-            select(serving, pin!(place.lost())).await;
-        });
+        let (service, order, place) = (service.clone(), of_connections.clone(), places.take(&from));
+        env.spawn(async move { service.serve(stream, order, place, &from).await });
     };
     let accepting = order.accept(&*listener, ACCEPT_PAUSE, start, failed);
     select(pin!(accepting), pin!(service.clone().beside())).await;

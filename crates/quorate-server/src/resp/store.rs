@@ -10,6 +10,7 @@ use quorate::locks::LocksCommand;
 use quorate::sql::{Command, CommandResult, Mode};
 use quorate::users::{Credentials, Denied, Identity, UserRole};
 use quorate::{Error, Failure, FailureKind, Sql};
+use quorate_env::serving::Usage;
 use quorate_env::{Instant, lock, sleep};
 use quorate_resp::{Answered, Awaited, Done, Job, Moment, NOAUTH, Premise, Results, Store, Terms, Wait, with_code};
 
@@ -26,6 +27,7 @@ pub const STATES_MAX: usize = 4;
 pub(super) struct ClientStore {
     shared: Arc<Shared>,
     from: String,
+    usage: Usage,
     /// Who has logged in. It is renewed for each job.
     user: Mutex<Option<Identity>>,
     /// How long the jobs took that were done since the last replies, without what the client has waited for.
@@ -38,8 +40,9 @@ pub(super) struct ClientStore {
 type Why = String;
 
 impl ClientStore {
-    pub(super) fn new(shared: Arc<Shared>, from: String) -> Self {
-        Self { shared, from, user: Mutex::default(), took: Mutex::default(), feed: tokio::sync::Mutex::default() }
+    pub(super) fn new(shared: Arc<Shared>, from: String, usage: Usage) -> Self {
+        let (user, took, feed) = (Mutex::default(), Mutex::default(), tokio::sync::Mutex::default());
+        Self { shared, from, usage, user, took, feed }
     }
 
     async fn log_in(&self, user: &Bytes, password: &Bytes) -> Answered {
@@ -213,6 +216,10 @@ impl Store for ClientStore {
             let at = Duration::from_nanos(self.shared.now()).as_secs();
             common.slow_log.add(at, took, (&first, asking - 1), &self.from, &name);
         }
+    }
+
+    fn work(&self) -> impl Send {
+        self.usage.work()
     }
 }
 
