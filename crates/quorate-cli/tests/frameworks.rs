@@ -67,6 +67,11 @@ fn arq_does_all_tasks_while_the_leader_is_killed() {
 }
 
 #[test]
+fn rq_does_all_jobs_while_the_leader_is_killed() {
+    survives("RQ", &Place::Elsewhere, python("python", "rq", "frameworks/rq_app.py"));
+}
+
+#[test]
 fn flask_caching_loses_nothing_while_the_leader_is_killed() {
     survives("Flask-Caching", &Place::Elsewhere, python("python", "flask_caching", "frameworks/flask_app.py"));
 }
