@@ -154,6 +154,31 @@ fn redis_cli_finds_what_it_has_written() {
 }
 
 #[test]
+fn redis_cli_counts_on_while_the_leader_is_killed() {
+    const STEPS: usize = 30;
+    let dev = Dev::start(3);
+    let leader = dev.leader();
+    let id = dev.ids().into_iter().find(|id| *id != leader).unwrap();
+    let addr = dev.resp_addr(id);
+    Redis::connect_ready(&addr);
+    let Some(mut command) = tool("redis-cli", &addr) else { return };
+    let mut process = command.spawn().unwrap();
+    let mut input = process.stdin.take().unwrap();
+    let mut said = BufReader::new(process.stdout.take().unwrap()).lines();
+    for step in 1..=STEPS {
+        writeln!(input, "INCR n").unwrap();
+        if step == STEPS / 3 {
+            dev.kill(leader);
+        } else if step == STEPS / 2 {
+            succeeded(&dev.restart(leader));
+        }
+        assert_eq!(said.next().unwrap().unwrap(), step.to_string());
+    }
+    drop(input);
+    assert!(process.wait().unwrap().success());
+}
+
+#[test]
 fn redis_cli_shows_what_happens() {
     const LINES: usize = 5;
     let dev = Dev::start(1);
