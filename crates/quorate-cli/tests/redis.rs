@@ -139,10 +139,12 @@ fn clients_that_wait_are_served_by_pushes_at_any_node() {
     let number = number.unwrap();
     assert_eq!(observer.ask(&format!("CLIENT UNBLOCK {number}")), ":1");
     assert_eq!(client.reply().unwrap().to_string(), "*-1");
+    wait_until("its end", || observer.ask("INFO clients").contains("blocked_clients:0"));
     client.send("BLPOP queue 0").unwrap();
     wait_until("the next wait", || observer.ask("INFO clients").contains("blocked_clients:1"));
     assert_eq!(observer.ask(&format!("CLIENT KILL ID {number}")), ":1");
     assert!(client.reply().is_err());
+    wait_until("its end by a kill", || observer.ask("INFO clients").contains("blocked_clients:0"));
     let mut client = Redis::connect_ready(&dev.resp_addr(2));
     client.send("BLPOP queue 0").unwrap();
     wait_until("one more wait", || observer.ask("INFO clients").contains("blocked_clients:1"));
