@@ -12,7 +12,7 @@ use quorate_http::Options;
 use quorate_server::http::HttpServer;
 use quorate_server::{ServerConfig, http, resp};
 use rustix::fs::Mode;
-use rustix::process::umask;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -42,6 +42,13 @@ pub struct ServeArgs {
     pub until_stdin_closes: bool,
 }
 
+/// Lets this process open as many files as it may: each connection is one, and many systems begin with 1,024. If it may
+/// not, `quorate doctor` says what follows.
+fn allow_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
 /// Runs the command.
 pub async fn run(args: &ServeArgs) -> Result<()> {
     let sources = settings::sources(args.config.as_deref())?;
@@ -55,6 +62,7 @@ pub async fn run(args: &ServeArgs) -> Result<()> {
     let plan = config.backup.plan(&config.node.data_dir).context(|| "[backup] in the configuration")?;
     let rehearsals = rehearsals(&config).context(|| "[archive] in the configuration")?;
     log::begin(config.log)?;
+    allow_open_files();
     let mut stop = Stop::take(args.until_stdin_closes)?;
     // SQLite creates some files itself, with the permissions that the umask allows.
     umask(Mode::RWXG | Mode::RWXO);

@@ -17,7 +17,7 @@ use std::net::TcpListener;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 use support::servers::{Servers, free_ports};
@@ -338,4 +338,23 @@ fn only_the_owner_can_read_a_servers_files() {
     }
     let secret = std::fs::metadata(servers.dir.path().join("secret")).unwrap().permissions().mode();
     assert_eq!(secret & 0o077, 0);
+}
+
+#[test]
+fn a_server_may_open_as_many_files_as_the_system_allows() {
+    let servers = Servers::init(1);
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -Sn 300; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_quorate")]);
+    command.args(["serve", "--until-stdin-closes", "--config"]).arg(servers.config("a"));
+    let mut server = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let read = |file: &str| std::fs::read_to_string(format!("/proc/{}/{file}", server.id())).unwrap();
+    wait_until("the shell has become the server", || read("comm").trim() == "quorate");
+    wait_until("its limit is raised", || {
+        let limits = read("limits");
+        let files = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
+        let words: Vec<&str> = files.split_whitespace().collect();
+        words[0] == words[1]
+    });
+    drop(server.stdin.take());
+    assert!(server.wait().unwrap().success());
 }

@@ -8,8 +8,9 @@ use super::finding::Finding;
 /// the log, the runtime.
 const OWN_FILES: u64 = 192;
 
-/// The maximum number of connections that a node accepts, from nodes and clients.
-const CONNECTIONS: u64 = 1_344;
+/// The maximum number of connections that a node accepts: 1,344 from nodes and clients, and those of its ports for HTTP
+/// and for the clients of Redis.
+const CONNECTIONS: u64 = 1_344 + 1_024 + 4_096;
 
 /// The number of files that a node with a few clients needs.
 const LEAST_FILES: u64 = 256;
@@ -25,9 +26,10 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Returns the limits of this process. A node that this user starts from here has the same.
+    /// Returns the limits of this process. A node that this user starts from here has the same, and raises that of open
+    /// files as far as it may.
     pub fn gather() -> Self {
-        Self { files: getrlimit(Resource::Nofile).current, threads: getrlimit(Resource::Nproc).current }
+        Self { files: getrlimit(Resource::Nofile).maximum, threads: getrlimit(Resource::Nproc).current }
     }
 }
 
@@ -43,11 +45,11 @@ fn check_files(files: Option<u64>) -> Finding {
     let clients = files.saturating_sub(OWN_FILES);
     if files < LEAST_FILES {
         let means = "A node could run out of them, and then could neither accept connections nor open its files. Raise \
-                     the limit with `ulimit -n 4096`, or LimitNOFILE in its systemd unit.";
+                     the limit with `ulimit -n 8192`, or LimitNOFILE in its systemd unit.";
         Finding::problem(CHECK, what, means)
     } else if clients < CONNECTIONS {
         let means = format!(
-            "Enough for about {clients} connections; a node accepts {CONNECTIONS}. Raise the limit: `ulimit -n 4096`."
+            "Enough for about {clients} connections; a node accepts {CONNECTIONS}. Raise the limit: `ulimit -n 8192`."
         );
         Finding::note(CHECK, what, means)
     } else {
@@ -80,7 +82,7 @@ mod tests {
             check(&Facts { files, threads }).iter().map(|finding| finding.level).collect()
         };
         assert_eq!(levels(None, None), [Ok, Ok]);
-        assert_eq!(levels(Some(4096), Some(10_000)), [Ok, Ok]);
+        assert_eq!(levels(Some(8192), Some(10_000)), [Ok, Ok]);
         assert_eq!(levels(Some(1024), Some(100)), [Note, Note]);
         assert_eq!(levels(Some(64), None), [Problem, Ok]);
         assert_eq!(check(&Facts::gather()).len(), 2);
