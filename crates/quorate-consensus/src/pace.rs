@@ -17,6 +17,7 @@ use std::time::Duration;
 use quorate_env::{Instant, lock, sleep};
 use quorate_model::StateMachine;
 
+use crate::metrics::GroupMetrics;
 use crate::raft::Raft;
 
 /// How far behind the stores of a majority may be.
@@ -40,6 +41,7 @@ pub(crate) struct Pace(Mutex<BTreeMap<u64, u64>>);
 pub(crate) struct Pacer {
     pace: Arc<Pace>,
     store: Arc<dyn StateMachine>,
+    metrics: Arc<GroupMetrics>,
     behind: Behind,
 }
 
@@ -73,8 +75,8 @@ impl Pace {
 }
 
 impl Pacer {
-    pub(crate) fn new(pace: Arc<Pace>, store: Arc<dyn StateMachine>) -> Self {
-        Self { pace, store, behind: Behind::default() }
+    pub(crate) fn new(pace: Arc<Pace>, store: Arc<dyn StateMachine>, metrics: Arc<GroupMetrics>) -> Self {
+        Self { pace, store, metrics, behind: Behind::default() }
     }
 
     /// Pauses if this node leads, and a majority is behind.
@@ -86,6 +88,7 @@ impl Pacer {
         let majority = self.pace.of_majority(own, raft.voter_ids());
         let pause = self.behind.pause(Instant::now(), own.1, majority);
         if !pause.is_zero() {
+            self.metrics.pauses.observe(pause);
             sleep(pause).await;
         }
     }

@@ -184,7 +184,7 @@ impl Group {
         machine.replay().await;
         let raft = start_core(home, config.timing, network, log_store, machine, founding).await?;
         verdicts.bind(&raft, peers);
-        let pacer = Pacer::new(pace, Arc::clone(&store));
+        let pacer = Pacer::new(pace, Arc::clone(&store), Arc::clone(&metrics));
         let (combiner, gatherer) = combiner(env, log.group(), &raft, peers, &stages, &metrics, pacer);
         let (reads, rounds) = read_positions();
         let (log, config, peers, leader_contact) = (log.clone(), Arc::clone(config), Arc::clone(peers), Arc::default());

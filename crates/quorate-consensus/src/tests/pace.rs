@@ -35,11 +35,14 @@ fn a_majority_that_is_behind_slows_the_leader() {
     let world = SimWorld::new(71);
     let done = world.run(async {
         let cluster = born(&world).await;
-        let (leader, _) = cluster.leader().unwrap();
+        let (leader, node) = cluster.leader().unwrap();
+        let pauses = || node.main().metrics().pauses.count();
         let followers: Vec<_> = NAMES.into_iter().filter(|name| *name != leader).collect();
-        let none = writes_while_held(&cluster, &[]).await;
-        let both = writes_while_held(&cluster, &followers).await;
-        let one = writes_while_held(&cluster, &followers[..1]).await;
+        let none = (writes_while_held(&cluster, &[]).await, pauses());
+        let both = (writes_while_held(&cluster, &followers).await, pauses());
+        let one = (writes_while_held(&cluster, &followers[..1]).await, pauses());
+        assert!(none.1 == 0 && both.1 > 0 && one.1 == both.1, "{none:?}, {both:?}, {one:?}");
+        let ((none, _), (both, _), (one, _)) = (none, both, one);
         assert!(both * 2 < none && one * 10 > none * 9, "{none} writes, {both} if both are held, {one} if one is");
         assert_eq!(cluster.leader().unwrap().0, leader);
         cluster.check().await;
