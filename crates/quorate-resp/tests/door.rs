@@ -1,6 +1,8 @@
 //! A connection: what becomes of requests that arrive together, of transactions, logins and subscriptions.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "tests stop at the first surprise")]
 
+mod support;
+
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
@@ -8,15 +10,7 @@ use quorate_keys::KeysReply;
 use quorate_resp::differential::MemoryDoor;
 use quorate_resp::limits::{ARGUMENTS_MAX, SUBSCRIPTION_BYTES_MAX, TRANSACTION_BYTES_MAX};
 use quorate_resp::{Answered, Awaited, Batch, Common, Connection, Cursors, Door, Host, Job, Moment, NOAUTH, Role};
-
-const NOW: u64 = 1_700_000_000_000_000_000;
-
-/// Lets a client send lines, and returns what it reads.
-fn talk(door: &mut MemoryDoor, lines: &str) -> String {
-    let lines = lines.lines().map(|line| format!("{}\r\n", line.trim())).collect::<String>();
-    let out = door.send(lines.as_bytes(), NOW);
-    String::from_utf8_lossy(&out).replace("\r\n", " ").trim().to_owned()
-}
+use support::{NOW, talk};
 
 #[test]
 fn requests_that_arrive_together_are_one_write_between_two_reads() {

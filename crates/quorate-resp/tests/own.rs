@@ -1,24 +1,15 @@
 //! Our own commands: versions, ranges of keys, locks, transactions as a whole, levels, and names of requests.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests stop at the first surprise")]
 
+mod support;
+
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use quorate_model::{Command, SqlCommand, SqlReply, StatementResult, Value};
 use quorate_resp::differential::MemoryDoor;
 use quorate_resp::{Answered, Awaited, Connection, Cursors, Door, Host, Job, Moment, Role};
-
-const NOW: u64 = 1_700_000_000_000_000_000;
-
-/// Lets a client send lines, and returns what it reads.
-fn talk(door: &mut MemoryDoor, lines: &str) -> String {
-    talk_at(door, lines, NOW)
-}
-
-fn talk_at(door: &mut MemoryDoor, lines: &str, now: u64) -> String {
-    let lines = lines.lines().map(|line| format!("{}\r\n", line.trim())).collect::<String>();
-    String::from_utf8_lossy(&door.send(lines.as_bytes(), now)).replace("\r\n", " ").trim().to_owned()
-}
+use support::{NOW, talk, talk_at};
 
 fn version(door: &mut MemoryDoor, key: &str) -> u64 {
     talk(door, &format!("Q.VERSION {key}")).trim_start_matches(':').parse().unwrap()

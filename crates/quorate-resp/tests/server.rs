@@ -1,16 +1,10 @@
 //! Commands on the server, on its parameters, and on commands.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "tests stop at the first surprise")]
 
+mod support;
+
 use quorate_resp::differential::MemoryDoor;
-
-const NOW: u64 = 1_700_000_000_000_000_000;
-
-/// Lets a client send lines, and returns what it reads.
-fn talk(door: &mut MemoryDoor, lines: &str) -> String {
-    let lines = lines.lines().map(|line| format!("{}\r\n", line.trim())).collect::<String>();
-    let out = door.send(lines.as_bytes(), NOW);
-    String::from_utf8_lossy(&out).replace("\r\n", " ").trim().to_owned()
-}
+use support::talk;
 
 #[test]
 fn all_is_saved_and_there_are_no_scripts() {
