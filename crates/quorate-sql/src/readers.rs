@@ -187,7 +187,10 @@ impl Readers {
 
     /// Reads what the stores count, at once: nothing, if no reader is free or the tables can't be read.
     pub(crate) fn counts(&self) -> Option<Counts> {
-        self.try_inline(&ReadLimits::default(), |reader, allowance| reader.counts(allowance))?.ok()
+        let pool = self.current();
+        let mut lease = pool.try_permit()?;
+        let allowance = Allowance { inline: true, ..self.allowance(&ReadLimits::default()) };
+        lease.reader().and_then(|reader| reader.counts(allowance)).ok().flatten()
     }
 
     /// Reads on the calling thread, unless no reader is free or it takes long.

@@ -78,9 +78,13 @@ impl Pool {
 
     /// Leases a reader that is open and free now.
     pub(super) fn try_lease(&self) -> Option<Lease<&Self>> {
+        self.try_permit().filter(|lease| lease.reader.is_some())
+    }
+
+    /// Returns a reader at once, if one is free, which may have to be opened yet.
+    pub(super) fn try_permit(&self) -> Option<Lease<&Self>> {
         self.permits.try_acquire().ok()?.forget();
-        let lease = Lease::permitted(self);
-        lease.reader.is_some().then_some(lease)
+        Some(Lease::permitted(self))
     }
 
     /// Retires the pool. Idle readers close now, the others when they are given back. Callers that wait for a permit
