@@ -16,6 +16,9 @@ use crate::vfs::frames::Frames;
 use crate::vfs::watch::{self, Role, Watched};
 use crate::vfs::writes;
 
+/// The lock of the shared memory that a writing transaction holds.
+const WRITE_LOCK: c_int = 0;
+
 /// The offset of the base's file: SQLite aligns files to 8 bytes.
 pub(super) const BASE_OFFSET: usize = size_of::<ShimFile>().next_multiple_of(8);
 
@@ -29,6 +32,9 @@ pub(super) struct ShimFile {
     temp: *mut TempFile,
     /// From `Box::into_raw`, or null if the file is not a `-wal`; dropped after the file was closed.
     frames: *mut Frames,
+    /// The other file of the same connection, while both are open: the `-wal` of a database file, or the database file
+    /// of a `-wal`; else null.
+    other: *mut Self,
     /// A bit for each lock of the shared memory that the file's connection uses, for [`Locks`](super::shm::Locks).
     pub(super) uses: AtomicU8,
     /// Whether the file is in the table of `Locks`.
@@ -85,6 +91,7 @@ pub(super) unsafe extern "C" fn open(
             watched: watched.map_or(std::ptr::null(), Arc::into_raw),
             temp: temp.map_or(std::ptr::null_mut(), Box::into_raw),
             frames: frames.map_or(std::ptr::null_mut(), Box::into_raw),
+            other: std::ptr::null_mut(),
             uses: AtomicU8::new(0),
             is_in_table: AtomicBool::new(false),
         });
@@ -103,6 +110,11 @@ pub(super) unsafe extern "C" fn open(
                 2 => &raw const METHODS[1],
                 _ => &raw const METHODS[2],
             };
+            if !(*ours).frames.is_null() {
+                // The pager opens both by the same VFS, and closes the `-wal` first.
+                let main = ffi::sqlite3_database_file_object(name).cast::<ShimFile>();
+                ((*ours).other, (*main).other) = (main, ours);
+            }
         }
         code
     }
@@ -143,6 +155,10 @@ unsafe fn forget(file: *mut ShimFile) {
         let frames = std::mem::replace(&mut (*file).frames, std::ptr::null_mut());
         if !frames.is_null() {
             drop(Box::from_raw(frames));
+        }
+        let other = std::mem::replace(&mut (*file).other, std::ptr::null_mut());
+        if !other.is_null() {
+            (*other).other = std::ptr::null_mut();
         }
         let watched = std::mem::replace(&mut (*file).watched, std::ptr::null());
         if !watched.is_null() {
@@ -402,8 +418,13 @@ unsafe extern "C" fn shm_map(
 }
 
 unsafe extern "C" fn shm_lock(file: *mut ffi::sqlite3_file, first: c_int, count: c_int, flags: c_int) -> c_int {
-    // SAFETY: SQLite calls with an open file, and `leave_locks` runs before the file is unmapped or closed.
+    // SAFETY: SQLite calls with an open file, whose `other` is null or open, and `leave_locks` runs before the file is
+    // unmapped or closed.
     unsafe {
+        let wal = (*file.cast::<ShimFile>()).other;
+        if first == WRITE_LOCK && flags & ffi::SQLITE_SHM_UNLOCK != 0 && !wal.is_null() {
+            frames(wal.cast()).into_iter().for_each(Frames::forget);
+        }
         match watched(file) {
             Some((watched, Role::Main)) => watched.locks.lock(file.cast(), first, count, flags),
             _ => base_shm_lock(file.cast(), first, count, flags),

@@ -5,8 +5,9 @@
 //!
 //! Invariants: no frame of a committed transaction is held once SQLite's call for its last frame returns, so other
 //! connections, which read only such frames, find them in the file. The connection itself may read frames of its open
-//! transaction, so the held ones are written before it reads. A header that does not continue the `-wal` replaces an
-//! older one; it is never held, because no page follows it.
+//! transaction, so the held ones are written before it reads. What is still held when a transaction gives its lock up
+//! was rolled back, and is forgotten: another connection may write frames in the same places. A header that does not
+//! continue the `-wal` replaces an older one; it is never held, because no page follows it.
 
 use super::pages::FRAME_HEADER_BYTES;
 
@@ -52,6 +53,12 @@ impl Frames {
     /// Returns whether the held frames must be written now.
     pub(crate) fn are_due(&self) -> bool {
         !self.awaits_page && (self.is_commit || self.held.len() >= HELD_MAX)
+    }
+
+    /// Forgets the held frames: their transaction was rolled back.
+    pub(crate) fn forget(&mut self) {
+        self.held.clear();
+        self.awaits_page = false;
     }
 
     /// Passes the held bytes to `write`, with their offset, unless there are none. They are gone even if that fails:
