@@ -42,9 +42,11 @@ pub struct ServeArgs {
     pub until_stdin_closes: bool,
 }
 
-/// Lets this process open as many files as it may: each connection is one, and many systems begin with 1,024. If it may
-/// not, `quorate doctor` says what follows.
-fn allow_open_files() {
+/// Keeps other users from the files of this process, and lets it open as many as it may: each connection is one, and
+/// many systems begin with 1,024. If it may not, `quorate doctor` says what follows.
+fn prepare_for_files() {
+    // SQLite creates some files itself, with the permissions that the umask allows.
+    umask(Mode::RWXG | Mode::RWXO);
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
@@ -62,10 +64,8 @@ pub async fn run(args: &ServeArgs) -> Result<()> {
     let plan = config.backup.plan(&config.node.data_dir).context(|| "[backup] in the configuration")?;
     let rehearsals = rehearsals(&config).context(|| "[archive] in the configuration")?;
     log::begin(config.log)?;
-    allow_open_files();
     let mut stop = Stop::take(args.until_stdin_closes)?;
-    // SQLite creates some files itself, with the permissions that the umask allows.
-    umask(Mode::RWXG | Mode::RWXO);
+    prepare_for_files();
     let http = open_http(&config).await?;
     let redis_tls = config.redis_certificates().cloned();
     // The first start may wait for the other nodes.
