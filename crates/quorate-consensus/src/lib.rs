@@ -40,7 +40,6 @@ mod link;
 mod membership;
 mod metrics;
 mod node;
-mod pace;
 mod peer;
 mod peer_service;
 mod peers;

@@ -17,7 +17,6 @@ mod lineage;
 mod members;
 mod messages;
 mod metrics;
-mod pace;
 mod promises;
 mod purge;
 mod reboot;

@@ -8,7 +8,6 @@
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
-use quorate_env::mutant::Mutant;
 use quorate_model::keys::{
     Change, ElementCommand, Expiry, ExpiryCondition, KeyEvent, KeysReply, Kind, Order, Page, Span,
 };
@@ -72,7 +71,7 @@ impl<T: Tables> Keys<'_, T> {
     /// Returns an element that exists.
     pub(crate) fn live_element(&mut self, id: Id, field: &[u8]) -> Result<Option<Element>, T::Error> {
         let element = self.tables.element(id, field)?;
-        Ok(element.filter(|element| self.context.is_alive(element.expires_at) || Mutant::FieldIsAlive.is_on()))
+        Ok(element.filter(|element| self.context.is_alive(element.expires_at)))
     }
 
     /// Returns elements that exist, in the order of their fields.
