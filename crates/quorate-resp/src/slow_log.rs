@@ -124,7 +124,7 @@ pub(crate) enum Limit {
 }
 
 impl Limit {
-    /// Reads a parameter; none if it is none of these.
+    /// Reads the value of a parameter. Returns `None` for a parameter of another part of the server.
     ///
     /// # Errors
     ///

@@ -47,7 +47,7 @@ pub use channels::EVENTS_WAITING_MAX;
 pub use store::STATES_MAX;
 
 /// The most connections of a port. One more closes a connection of the address that has the most: the one that has been
-/// idle longest. Its client is told.
+/// idle longest. The port sends its client the reason first.
 pub const CONNECTIONS_MAX: usize = 4_096;
 
 /// The time in which a stopping server completes current requests.
@@ -254,8 +254,9 @@ impl Service for Clientele {
     }
 }
 
-/// Closes an idle connection whose place another one needs. The client is told why if that takes no waiting. One that
-/// works is closed without a word: its client would take that for the reply to a request, which may have been done.
+/// Closes an idle connection whose place another one needs. Sends the reason first, if the socket takes it at once. A
+/// connection that works does not come here: its client would take the reason for the reply to a request that may have
+/// been done.
 fn turn_away(mut stream: BoxStream) {
     let telling = async {
         stream.write_all(TOO_MANY).await?;

@@ -96,7 +96,7 @@ fn filter(args: &mut Args) -> Result<Filter, Refusal> {
     })
 }
 
-/// Reads numbers of connections, up to a word that is none.
+/// Reads the numbers of connections. They end before the first word that is not a number.
 fn ids(args: &mut Args) -> Result<Vec<u64>, Refusal> {
     let mut ids = Vec::new();
     while let Some(id) = args.peek().and_then(|word| integer(word)) {

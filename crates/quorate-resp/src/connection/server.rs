@@ -87,7 +87,8 @@ fn wait(call: &mut Call) -> Ran {
     Ok(Frame::count(call.host.replicas()).into())
 }
 
-/// Reads how long a client waits at most. It does not: what was acknowledged is on the disks of a majority.
+/// Reads how long a client would wait, and checks it. No client waits: each acknowledged write is on the disks of a
+/// majority.
 pub fn timeout(call: &mut Call) -> Result<(), Refusal> {
     let timeout = integer(&call.args.next()?);
     let milliseconds = (call.args.moment.now / MILLISECOND) as i64;

@@ -187,7 +187,8 @@ impl Subscriptions {
         of_channel.into_iter().chain(of_patterns).collect()
     }
 
-    /// Returns what the client is told about a name. Shard channels are counted by themselves.
+    /// Returns the message about a name, with the number of names that the client listens to. Shard channels count
+    /// separately.
     fn told(&self, kind: &'static str, of: Means, name: Frame) -> Frame {
         let shards = self.shards.len();
         let count = if of == Means::Shard { shards } else { self.len() - shards };

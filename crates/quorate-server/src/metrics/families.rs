@@ -256,7 +256,7 @@ fn stores(metrics: &Metrics) -> Vec<Family> {
         gauge("quorate_keys_flushed", flushed).with(MAIN, held.flushed_keys.get()),
         gauge("quorate_events", "Events that are kept.").with(MAIN, held.events.get()),
         gauge("quorate_events_bytes", "Bytes of the events that are kept.").with(MAIN, held.event_bytes.get()),
-        gauge("quorate_events_first_index", "Index of the oldest event that is kept; 0 if there is none.")
+        gauge("quorate_events_first_index", "Index of the oldest event that is kept; 0 if no event is kept.")
             .with(MAIN, held.first_event.get()),
         gauge("quorate_events_last_index", "Index of the last event; 0 if there was none.")
             .with(MAIN, held.last_event.get()),
