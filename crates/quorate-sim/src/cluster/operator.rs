@@ -54,7 +54,7 @@ impl Cluster {
     /// If two nodes hold different data and a third one needs an image, no majority can tell which data are right. Then
     /// the node whose data were changed gets an empty disk, and the others are restarted, so that they forget the
     /// disagreement. Otherwise, if the cluster waits at an entry for the answer of a voter whose disk was lost, the
-    /// operator rejects the entry.
+    /// operator rejects the entry. A node that is only down may have applied it, so the operator waits for that one.
     pub async fn decide(&self) {
         let committed = self.statuses().iter().map(|status| status.committed_index).max().unwrap_or_default();
         let lags = |status: &Status| status.applied.index + LAG < committed && !self.history.is_tampered(&status.name);
@@ -69,7 +69,10 @@ impl Cluster {
             }
             return;
         }
-        if let Some(blocked) = blocked {
+        let statuses = self.statuses();
+        let may_reject =
+            |index| statuses.len() == self.names.len() && statuses.iter().all(|of| of.applied.index < index);
+        if let Some(blocked) = blocked.filter(|blocked| may_reject(blocked.index)) {
             self.history.forced();
             let rejected = self.reject(blocked.index).await;
             self.world.trace().add("operator", format_args!("rejects entry {}: {rejected:?}", blocked.index));
