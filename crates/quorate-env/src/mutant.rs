@@ -74,6 +74,12 @@ pub enum Mutant {
     ExpiryKept,
     /// A write to a key that exists does not raise its version.
     VersionKept,
+    /// A field that is added to loses its expiry.
+    FieldExpiryForgotten,
+    /// A field whose time has come is there until it is swept.
+    FieldIsAlive,
+    /// A member that is removed from a large sorted set still counts for the ranks of those after it.
+    RemovedIsRanked,
     /// A pipeline that depends on the version of a key is not refused when the key has another one.
     PremiseIgnored,
     /// The commands of a pipeline after the first that fails do not run.
@@ -183,21 +189,22 @@ use Mutant::{
     AppliedIsRejected, BoundaryBeforeCommit, ChainCutByRetention, CheckpointBeforeCapture, CheckpointDuringHold,
     CheckpointWithoutSync, DeferredKeysAtBatch, DryRunNotChecked, EntryMissingBetween, EventHeardAgain, EventsReversed,
     ExpiredEarly, ExpiredIsAlive, ExpiredIsFresh, ExpiredIsNotDone, ExpiryKept, ExtensionsOfProcess, FailedEventsKept,
-    FamilyNotHashed, FencingIgnored, FirstEventOnly, ForwardedIsNotDone, FoundedFromDamaged, GapNotTold,
-    GrowthPagesLeftOut, HaltForgotten, ImageNotReadAgain, ImageOfPartialCheckpoint, ImagePositionOff, KeyForgotten,
-    KeyNotTold, LastChangesOnly, LastIsServedFirst, LeaderRestored, LearnerServes, LeaseByNodeClock, LevelNotChecked,
-    LostIdentityReused, ManifestWithoutSwap, MigrationNotReadAgain, MoveNotAnnounced, OneIsBelieved, OutcomeNotKept,
-    OutcomesNotCompared, PermitTooMany, PipelineIsAtomic, PipelineStops, PositionOfMain, PremiseIgnored,
-    PurgedBeforeDurable, ReadChecksIgnored, ReadDamageIgnored, ReadWithoutQuorum, ReadersNotCounted,
-    RejectedByMinority, RetryIsNew, SavepointIgnored, SeedCarriedOver, SegmentReusedEarly, SessionsForgotten,
-    SessionsOutsideTransaction, SlotTakenIsOurs, SnapshotNotKept, StaleFrameAccepted, StaleRenewed, StuckNotNoted,
-    SyncBelievedAgain, SyncErrorIgnored, TickReadsClock, TokenLowered, TornFrameAccepted, TurnLost, UsersNotPublished,
-    VersionKept, VoteNotAwaited, WaitersForgotten, WokenBeforeCommit,
+    FamilyNotHashed, FencingIgnored, FieldExpiryForgotten, FieldIsAlive, FirstEventOnly, ForwardedIsNotDone,
+    FoundedFromDamaged, GapNotTold, GrowthPagesLeftOut, HaltForgotten, ImageNotReadAgain, ImageOfPartialCheckpoint,
+    ImagePositionOff, KeyForgotten, KeyNotTold, LastChangesOnly, LastIsServedFirst, LeaderRestored, LearnerServes,
+    LeaseByNodeClock, LevelNotChecked, LostIdentityReused, ManifestWithoutSwap, MigrationNotReadAgain,
+    MoveNotAnnounced, OneIsBelieved, OutcomeNotKept, OutcomesNotCompared, PermitTooMany, PipelineIsAtomic,
+    PipelineStops, PositionOfMain, PremiseIgnored, PurgedBeforeDurable, ReadChecksIgnored, ReadDamageIgnored,
+    ReadWithoutQuorum, ReadersNotCounted, RejectedByMinority, RemovedIsRanked, RetryIsNew, SavepointIgnored,
+    SeedCarriedOver, SegmentReusedEarly, SessionsForgotten, SessionsOutsideTransaction, SlotTakenIsOurs,
+    SnapshotNotKept, StaleFrameAccepted, StaleRenewed, StuckNotNoted, SyncBelievedAgain, SyncErrorIgnored,
+    TickReadsClock, TokenLowered, TornFrameAccepted, TurnLost, UsersNotPublished, VersionKept, VoteNotAwaited,
+    WaitersForgotten, WokenBeforeCommit,
 };
 
 impl Mutant {
     /// All mutants.
-    pub const ALL: [Self; 83] = [
+    pub const ALL: [Self; 86] = [
         AcknowledgedBeforeSync,
         SyncErrorIgnored,
         StaleFrameAccepted,
@@ -230,6 +237,9 @@ impl Mutant {
         ExpiredIsAlive,
         ExpiryKept,
         VersionKept,
+        FieldExpiryForgotten,
+        FieldIsAlive,
+        RemovedIsRanked,
         PremiseIgnored,
         PipelineStops,
         KeyNotTold,

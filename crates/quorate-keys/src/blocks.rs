@@ -17,6 +17,7 @@
 
 use std::ops::ControlFlow;
 
+use quorate_env::mutant::Mutant;
 use quorate_model::keys::{Order, Span};
 
 use crate::keys::{Keys, Open};
@@ -88,7 +89,7 @@ impl<T: Tables> Keys<'_, T> {
 
     /// Counts a member that is removed from a set.
     pub(crate) fn count_removed(&mut self, open: &Open, place: &Place) -> Result<(), T::Error> {
-        if open.row.head != 0 {
+        if open.row.head != 0 && !Mutant::RemovedIsRanked.is_on() {
             for level in [0, 1] {
                 self.recount(open.id(), level, place, -1)?;
             }

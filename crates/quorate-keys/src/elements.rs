@@ -8,6 +8,7 @@
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
+use quorate_env::mutant::Mutant;
 use quorate_model::keys::{
     Change, ElementCommand, Expiry, ExpiryCondition, KeyEvent, KeysReply, Kind, Order, Page, Span,
 };
@@ -71,7 +72,7 @@ impl<T: Tables> Keys<'_, T> {
     /// Returns an element that exists.
     pub(crate) fn live_element(&mut self, id: Id, field: &[u8]) -> Result<Option<Element>, T::Error> {
         let element = self.tables.element(id, field)?;
-        Ok(element.filter(|element| self.context.is_alive(element.expires_at)))
+        Ok(element.filter(|element| self.context.is_alive(element.expires_at) || Mutant::FieldIsAlive.is_on()))
     }
 
     /// Returns elements that exist, in the order of their fields.

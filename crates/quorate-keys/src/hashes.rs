@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
+use quorate_env::mutant::Mutant;
 use quorate_model::keys::{Condition, Expiry, ExpiryCondition, HashCommand, KeyEvent, KeysReply, Kind};
 
 use crate::KeysError;
@@ -109,6 +110,7 @@ impl<T: Tables> Keys<'_, T> {
         let found = self.typed(key, Kind::Hash)?;
         let mut open = self.found_or_new(found, key, Kind::Hash)?;
         let expires_at = self.live_element(open.id(), field)?.and_then(|old| old.expires_at);
+        let expires_at = expires_at.filter(|_| !Mutant::FieldExpiryForgotten.is_on());
         self.put(&mut open, field, value, expires_at)?;
         self.save(open, &[event])
     }

@@ -83,7 +83,7 @@ pub struct Coverage {
 }
 
 /// What a run of many seeds must have met in addition to faults.
-const HAPPENINGS: [&str; 59] = [
+const HAPPENINGS: [&str; 63] = [
     WORK_RIGHT,
     WORK_WRONG,
     TRANSACTION,
@@ -99,6 +99,10 @@ const HAPPENINGS: [&str; 59] = [
     KEY_AWAITED,
     KEY_WATCHED,
     CHANGES_NOTICED,
+    HASH,
+    FIELD_EXPIRED,
+    SORTED_SET,
+    COLLECTION_READ,
     LOCK_HELD,
     LOCK_TIMED_OUT,
     FENCED,
@@ -175,6 +179,13 @@ pub const CELL_READ: &str = "read of a key";
 pub const KEY_AWAITED: &str = "key that was waited for";
 pub const KEY_WATCHED: &str = "key that was watched";
 pub const CHANGES_NOTICED: &str = "changes of keys that were noticed";
+
+/// Batches of SQL and a hash, fields that were written about when they expired, batches of SQL and a sorted set, and
+/// reads of both.
+pub const HASH: &str = "batch of SQL and a hash";
+pub const FIELD_EXPIRED: &str = "write of a field that expires";
+pub const SORTED_SET: &str = "batch of SQL and a sorted set";
+pub const COLLECTION_READ: &str = "read of a hash or a sorted set";
 
 /// Locks that were acquired, those that were not free for too long, batches of holders that were late, and renewals of
 /// grants that had ended.

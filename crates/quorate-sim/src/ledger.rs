@@ -12,6 +12,7 @@ use quorate_model::locks::LockInfo;
 use crate::history::History;
 
 pub mod cells;
+pub mod collections;
 mod events;
 pub mod items;
 mod keys;
@@ -19,6 +20,7 @@ mod locks;
 
 pub use cells::Noticed;
 use cells::{CellRow, Cells};
+use collections::{CollectionRow, Collections};
 use events::Heard;
 pub use events::{EVENTS_KEPT, Event};
 use items::Items;
@@ -96,6 +98,8 @@ struct Inner {
     locks: BTreeMap<u64, LockInfo>,
     /// What clients did to cells.
     cells: Cells,
+    /// What clients did to hashes and sorted sets, and saw of them.
+    collections: Collections,
     /// The changes of cells that nodes have told of.
     noticed: Vec<Noticed>,
     /// The items of the group beside `main`.
@@ -139,6 +143,8 @@ pub struct Held {
     pub keys: Keys,
     /// The rows about cells, in their order.
     pub cells: Vec<CellRow>,
+    /// The rows about hashes and sorted sets, in their order.
+    pub collections: Vec<CollectionRow>,
     /// The tokens that were written under a lock, in the order of their rows.
     pub grants: Vec<i64>,
     /// The events that are kept, in their order.
@@ -212,6 +218,11 @@ impl Ledger {
     /// Returns what clients did to cells and saw of them.
     pub fn cells(&self) -> Cells {
         self.inner().cells.clone()
+    }
+
+    /// Returns what clients did to hashes and sorted sets, and saw of them.
+    pub fn collections(&self) -> Collections {
+        self.inner().collections.clone()
     }
 
     /// Records which changes of cells a node has told of.
@@ -370,7 +381,8 @@ impl Inner {
         let is_forced = history.is_forced();
         let noticed = self.cells.wrong_noticed(&held.cells, &self.noticed).filter(|_| !is_forced);
         let of_cells = self.cells.wrong(&held.cells, is_forced).into_iter().chain(noticed);
-        let of_keys = held.keys.wrong(with_keys).into_iter().chain(of_cells);
+        let of_collections = self.collections.wrong(&held.collections, is_forced);
+        let of_keys = held.keys.wrong(with_keys).into_iter().chain(of_cells).chain(of_collections);
         let grants = locks::wrong_grants(&held.grants, &self.granted, is_forced);
         let of_locks = grants.into_iter().chain(locks::wrong_states(&self.locks));
         // A forced recovery may lose events that listeners have heard.

@@ -15,6 +15,7 @@ use quorate::{
     types::ValueRef,
 };
 use quorate_env::{Env, JoinHandle, Rng, sleep};
+use quorate_env_sim::SimWorld;
 use quorate_model::events::EVENTS_LEVEL;
 use quorate_model::keys::RELATIVE_LEVEL;
 
@@ -26,6 +27,7 @@ mod ails;
 mod bursts;
 mod cells;
 mod changes;
+mod collections;
 mod events;
 mod items;
 mod keys;
@@ -123,15 +125,16 @@ struct Writer {
 }
 
 /// Creates and fills the tables.
-pub async fn prepare(sql: &Sql) -> Result<(), Error> {
+pub async fn prepare(sql: &Sql, world: &SimWorld) -> Result<(), Error> {
     sql.batch(SCHEMA.map(|statement| (statement, params![]))).await?;
     let rows = (0..=CLIENTS).chain([COMMON]).map(|client| ("INSERT INTO totals (client) VALUES (?)", params![client]));
     sql.batch(rows).await?;
-    sql.execute(RELICS, ()).await.map(drop)
+    sql.execute(RELICS, ()).await?;
+    collections::prepare(sql, world).await
 }
 
 /// Reads what the cluster holds through a handle.
-pub async fn held(sql: &Sql) -> Result<Held, Error> {
+pub async fn held(sql: &Sql, world: &SimWorld) -> Result<Held, Error> {
     let mut held = Held { rows: draws(sql, "events").await?, mirrors: draws(sql, "mirrors").await?, ..Held::default() };
     let counters: Vec<(i64, i64, i64)> = sql.query_as("SELECT client, batches, moves FROM totals", ()).await?;
     let count = |number: i64| u64::try_from(number).unwrap_or(0);
@@ -142,6 +145,7 @@ pub async fn held(sql: &Sql) -> Result<Held, Error> {
     held.ails = ails.into_iter().map(|(number, found)| (number, count(found))).collect();
     held.keys = keys::held(sql).await?;
     held.cells = cells::held(sql).await?;
+    held.collections = collections::held(sql, world).await?;
     held.grants = locks::grants(sql).await?;
     held.events = events::held(sql).await?;
     held.signals = events::signals(sql).await?;
@@ -208,6 +212,9 @@ impl Load {
         let env = cluster.world().node("changes");
         for client in 0..changes::CLIENTS {
             load.tasks.push(env.spawn(ChangesClient::new(cluster, ledger, &load.stop, calm, client).run()));
+        }
+        for client in collections::clients(cluster, ledger, &load.stop, calm) {
+            load.tasks.push(cluster.world().node("collections").spawn(client));
         }
         load
     }

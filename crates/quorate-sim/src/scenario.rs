@@ -233,7 +233,7 @@ async fn create(cluster: &Cluster) -> Option<()> {
         return None;
     }
     let sql = any(cluster)?;
-    let prepared = load::prepare(&sql).await;
+    let prepared = load::prepare(&sql, cluster.world()).await;
     prepared.map_err(|error| cluster.history().violation(format!("the tables can't be created: {error}"))).ok()?;
     if !cluster.until(SETTLE_MAX, Cluster::is_whole).await {
         cluster.history().violation("the tables did not reach all nodes in time".to_owned());
@@ -330,7 +330,7 @@ async fn compare(cluster: &Cluster, ledger: &Ledger) -> Option<()> {
     cluster.sample();
     cluster.compare_items(&ledger.items());
     let sql = any(cluster)?.at(Level::Linearizable);
-    match cluster.reviving(load::held(&sql)).await {
+    match cluster.reviving(load::held(&sql, cluster.world())).await {
         Ok(held) => ledger.check(held, cluster.history()),
         Err(error) => cluster.history().violation(format!("the tables can't be read: {error}")),
     }

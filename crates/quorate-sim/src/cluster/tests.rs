@@ -97,7 +97,7 @@ fn a_kill_right_after_an_image_keeps_the_id() {
             assert!(cluster.until(Duration::from_secs(60), Cluster::is_whole).await, "seed {seed}");
             let ledger = Ledger::default();
             let sql = cluster.sql(NAMES[0]).unwrap();
-            load::prepare(&sql).await.unwrap();
+            load::prepare(&sql, cluster.world()).await.unwrap();
             let load = Load::start(&cluster, &ledger, 1);
             assert!(cluster.until(Duration::from_secs(60), |cluster| cluster.history.last_index() > 100).await);
             // Delays the entries that follow the image.

@@ -4,6 +4,7 @@
 //! Invariant: each entry that writes a cell also adds a row that says what the cell holds then. So the end of a run
 //! shows what each entry did, whatever the clients got.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -231,23 +232,14 @@ impl CellClient {
     fn ended(&self, cell: i64, number: i64, done: Result<CellEnd, Error>) {
         self.cluster.world().trace().add("cells", format_args!("{number} {done:?}"));
         let end = done.unwrap_or_else(|error| match error {
-            Error::Unknown(_) => CellEnd::Unknown,
             Error::Failed(failure) if failure.kind == FailureKind::Conflict => {
                 self.ledger.happened(CELL_CONFLICT);
                 CellEnd::NotDone
             }
-            // The latter if not all members understand it yet.
-            Error::Failed(failure)
-                if failure.kind == FailureKind::Rejected && self.cluster.may_reject()
-                    || failure.kind == FailureKind::Unsupported =>
-            {
-                CellEnd::NotDone
+            error => {
+                let what = format_args!("write {number} of a cell");
+                if is_in_doubt(&self.cluster, what, &error) { CellEnd::Unknown } else { CellEnd::NotDone }
             }
-            Error::Failed(_) | Error::Forbidden(_) | Error::Row(_) => {
-                self.violation(format!("write {number} of a cell failed: {error}"));
-                CellEnd::NotDone
-            }
-            _ => CellEnd::NotDone,
         });
         self.cells.ended(cell, number, end);
     }
@@ -255,6 +247,22 @@ impl CellClient {
     fn violation(&self, what: String) {
         self.cluster.history().violation(what);
     }
+}
+
+/// Returns whether a write that failed may have been done. No such write may fail by what it does.
+pub(super) fn is_in_doubt(cluster: &Cluster, what: fmt::Arguments<'_>, error: &Error) -> bool {
+    match error {
+        Error::Unknown(_) => return true,
+        // The latter if not all members understand it yet.
+        Error::Failed(failure)
+            if failure.kind == FailureKind::Rejected && cluster.may_reject()
+                || failure.kind == FailureKind::Unsupported => {}
+        Error::Failed(_) | Error::Forbidden(_) | Error::Row(_) => {
+            cluster.history().violation(format!("{what} failed: {error}"));
+        }
+        _ => {}
+    }
+    false
 }
 
 fn name_of(cell: i64) -> String {
