@@ -41,6 +41,7 @@ use returns::{Patience, Returns};
 
 use crate::error::ProposeError;
 use crate::metrics::GroupMetrics;
+use crate::pace::Pacer;
 use crate::peers::Peers;
 use crate::raft::Raft;
 use crate::raft::types::{Proposed, ResponseCallback, TypeConfig};
@@ -133,6 +134,7 @@ pub(crate) struct Gatherer {
     queue: mpsc::Receiver<Request>,
     returns: Arc<Returns>,
     patience: Patience,
+    pacer: Pacer,
     env: Env,
     raft: Raft,
     peers: Arc<Peers>,
@@ -151,6 +153,7 @@ pub(crate) fn combiner(
     peers: &Arc<Peers>,
     stages: &Arc<Stages>,
     metrics: &Arc<GroupMetrics>,
+    pacer: Pacer,
 ) -> (Combiner, Gatherer) {
     let (sender, queue) = mpsc::channel(WAITING_MAX);
     let room = Arc::new(Semaphore::new(WAITING_BYTES_MAX));
@@ -159,8 +162,20 @@ pub(crate) fn combiner(
     let (peers, stages, metrics) = (Arc::clone(peers), Arc::clone(stages), Arc::clone(metrics));
     let (env, raft, stamper) = (env.clone(), raft.clone(), Stamper::new(env.clone()));
     let forward_permits = Arc::new(Semaphore::new(FORWARDED_BATCHES_MAX));
-    let gatherer =
-        Gatherer { group, queue, returns, patience, env, raft, peers, stages, stamper, metrics, forward_permits };
+    let gatherer = Gatherer {
+        group,
+        queue,
+        returns,
+        patience,
+        pacer,
+        env,
+        raft,
+        peers,
+        stages,
+        stamper,
+        metrics,
+        forward_permits,
+    };
     (combiner, gatherer)
 }
 
@@ -223,6 +238,7 @@ impl Gatherer {
                 taken.extend(self.hold(request).await);
                 self.run_batch(&mut taken).await;
             }
+            self.pacer.keep(&self.raft).await;
             self.returns.all_back(&mut self.patience).await;
         }
     }

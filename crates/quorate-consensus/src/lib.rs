@@ -40,6 +40,7 @@ mod link;
 mod membership;
 mod metrics;
 mod node;
+mod pace;
 mod peer;
 mod peer_service;
 mod peers;

@@ -20,6 +20,8 @@ pub struct GroupMetrics {
     pub read_rounds_failed: Counter,
     /// The durations of holds on writes for interactive transactions.
     pub holds: Histogram,
+    /// The pauses of the leader while the stores of a majority were behind.
+    pub pauses: Histogram,
     /// The terms that began, as far as this node learned of them. Each is an election, won or not.
     pub terms: Counter,
     /// How often this node learned of a leader other than the one before.

@@ -191,7 +191,7 @@ impl PeerService {
             group.leader_contact.heard(leader);
         }
         // A heartbeat names the entry up to which the leader believes the logs to match, so a conflict needs no id.
-        Ok(encode(&Appended::from_unary(response)))
+        Ok(encode(&Appended { applied: Some(group.store.applied().index()), ..Appended::from_unary(response) }))
     }
 
     async fn transfer(&self, peer: &PeerInfo, transfer: Transfer) -> CallResult {
@@ -276,7 +276,8 @@ impl PeerService {
                 // Only the leader opens such a stream.
                 group.leader_contact.heard(peer.node);
             }
-            if sender.send(encode(&Appended::from(result))).await.is_err() {
+            let appended = Appended { applied: Some(group.store.applied().index()), ..Appended::from(result) };
+            if sender.send(encode(&appended)).await.is_err() {
                 return;
             }
         }

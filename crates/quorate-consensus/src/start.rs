@@ -37,6 +37,7 @@ use crate::lineage;
 use crate::membership;
 use crate::metrics::{GroupMetrics, watch_leaders};
 use crate::node::{Consensus, Inner};
+use crate::pace::{Pace, Pacer};
 use crate::peer_service::{Handler, PeerService, Service};
 use crate::peers::Peers;
 use crate::purge::Purger;
@@ -170,19 +171,21 @@ impl Group {
             birth::found_beside_main(log, &*store).await?;
         }
         let log_store = LogStore::new(log, &stages, &store, &verdicts);
-        let thrift = Arc::new(Thrift::default());
+        let (thrift, pace) = (Arc::<Thrift>::default(), Arc::<Pace>::default());
         let network = Network::new(Sender {
             group: log.group(),
             peers: Arc::clone(peers),
             images: Arc::clone(&images),
             thrift: Arc::clone(&thrift),
+            pace: Arc::clone(&pace),
             verdicts: Arc::clone(&verdicts),
         });
         let machine = Machine::new(log.clone(), Arc::clone(&store), Arc::clone(&verdicts));
         machine.replay().await;
         let raft = start_core(home, config.timing, network, log_store, machine, founding).await?;
         verdicts.bind(&raft, peers);
-        let (combiner, gatherer) = combiner(env, log.group(), &raft, peers, &stages, &metrics);
+        let pacer = Pacer::new(pace, Arc::clone(&store), Arc::clone(&metrics));
+        let (combiner, gatherer) = combiner(env, log.group(), &raft, peers, &stages, &metrics, pacer);
         let (reads, rounds) = read_positions();
         let (log, config, peers, leader_contact) = (log.clone(), Arc::clone(config), Arc::clone(peers), Arc::default());
         let group = Self {

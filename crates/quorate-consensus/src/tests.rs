@@ -17,6 +17,7 @@ mod lineage;
 mod members;
 mod messages;
 mod metrics;
+mod pace;
 mod promises;
 mod purge;
 mod reboot;

@@ -80,6 +80,9 @@ pub(crate) struct Appended {
     pub conflict: Option<LogIdBytes>,
     #[prost(message, optional, tag = "3")]
     pub higher: Option<VoteBytes>,
+    /// What the follower's store has applied.
+    #[prost(uint64, optional, tag = "4")]
+    pub applied: Option<u64>,
 }
 
 /// Tells a node that the leader wants `to` to lead.

@@ -34,6 +34,7 @@ use super::thrift::{PAUSE, Thrift};
 use super::types::{Member, RaftLogId, RaftVote, TypeConfig};
 use crate::images::ImageSender;
 use crate::link::Link;
+use crate::pace::Pace;
 use crate::peer::messages::{
     Append, Appended, StreamResult, Transfer, VoteAnswer, VoteAsk, decode, encode, id_bytes, method,
 };
@@ -62,6 +63,7 @@ pub(crate) struct Sender {
     pub(crate) peers: Arc<Peers>,
     pub(crate) images: Arc<ImageSender>,
     pub(crate) thrift: Arc<Thrift>,
+    pub(crate) pace: Arc<Pace>,
     pub(crate) verdicts: Arc<Verdicts>,
 }
 
@@ -141,6 +143,7 @@ impl RaftNetworkV2<TypeConfig> for Channel {
         let called = self.link().call_with(method::HEARTBEAT, append, option.hard_ttl()).await;
         let body = called.map_err(|error| unreachable(&error))?;
         let appended: Appended = decode(body).map_err(|error| network(&error))?;
+        self.sender.pace.heard(self.target, appended.applied);
         Ok(match StreamResult::from(appended) {
             Ok(_) => AppendEntriesResponse::Success,
             Err(StreamAppendError::Conflict(_)) => AppendEntriesResponse::Conflict,
@@ -328,6 +331,7 @@ impl<S: Stream<Item = AppendEntriesRequest<TypeConfig>> + Unpin> Appending<S> {
         match decode::<Appended>(body) {
             Err(error) => (Err(network(&error)), None),
             Ok(appended) => {
+                self.group.pace.heard(self.target, appended.applied);
                 let result = StreamResult::from(appended);
                 self.in_flight = self.in_flight.saturating_sub(1);
                 if let Ok(Some(matching)) = &result {

@@ -176,6 +176,8 @@ fn stages(metrics: &Metrics, parts: &Parts<'_>) -> Vec<Family> {
             }),
         histogram("quorate_write_hold_seconds", "Time for which a transaction held writes back.")
             .of_each(parts, |part| &part.counted.holds),
+        histogram("quorate_write_pause_seconds", "Pauses of the leader while the stores of a majority are behind.")
+            .of_each(parts, |part| &part.counted.pauses),
     ]
 }
 
