@@ -89,7 +89,7 @@ fn a_node_counts_what_it_did() {
 }
 
 #[test]
-fn keys_events_and_those_who_wait_are_counted() {
+fn keys_locks_events_and_those_who_wait_are_counted() {
     run(async {
         let Single { dir: _dir, node } = Single::start().await;
         let (keys, server) = (node.keys(), show(&node).await);
@@ -111,6 +111,15 @@ fn keys_events_and_those_who_wait_are_counted() {
         let index = |id: EventId| id.index() as f64;
         assert_eq!(count("quorate_events_first_index"), index(first));
         assert_eq!(count("quorate_events_last_index"), index(last));
+
+        let held = node.locks().acquire("l").await.unwrap();
+        assert_eq!([count("quorate_locks_held"), count("quorate_locks_waiting")], [1.0, 0.0]);
+        let next = tokio::spawn(node.locks().acquire("l").into_future());
+        while count("quorate_locks_waiting") != 1.0 {
+            tokio::task::yield_now().await;
+        }
+        held.release().await.unwrap();
+        drop(next.await.unwrap().unwrap());
 
         let turn = keys.line(["list"]).await.unwrap();
         assert_eq!(count("quorate_waiters"), 1.0);

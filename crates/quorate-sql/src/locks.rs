@@ -33,6 +33,13 @@ const NAMES: &str = "SELECT name FROM _quorate_locks WHERE name >= ?1 ORDER BY n
 const NAMES_BELOW: &str = "SELECT name FROM _quorate_locks WHERE name >= ?1 AND name < ?2 ORDER BY name";
 const FIRST_DUE: &str = "SELECT due, name FROM _quorate_locks ORDER BY due, name LIMIT 1";
 
+/// The leases and the waits of the first locks by name, at most `?1` of them.
+const COUNT: &str = "SELECT coalesce(sum(held), 0), coalesce(sum(waiting), 0)
+    FROM (SELECT held, waiting FROM _quorate_locks ORDER BY name LIMIT ?1)";
+
+/// The tables have no counter, so metrics count the leases and waits of at most so many locks.
+const COUNTED_MAX: u32 = 10_000;
+
 const CLAIM: &str = "SELECT holder, held, number, ttl, ends_at, note FROM _quorate_locks_claims
     WHERE name = ?1 AND holder = ?2";
 const LEASE: &str = "SELECT holder, held, number, ttl, ends_at, note FROM _quorate_locks_claims
@@ -74,6 +81,14 @@ impl<'a, N> LockTables<'a, N> {
     /// Returns the earliest time at which something ends that was written here; `u64::MAX` if nothing was.
     pub(crate) fn earliest_due(&self) -> u64 {
         self.earliest_due
+    }
+
+    /// Returns how many leases and waits there are, for metrics.
+    pub(crate) fn counts(&mut self) -> Result<[u64; 2], Ended> {
+        let counted = self.database.first_row(COUNT, [COUNTED_MAX], |row| -> Result<_, Ended> {
+            Ok([unsigned(row, 0)?, unsigned(row, 1)?])
+        })?;
+        Ok(counted.unwrap_or_default())
     }
 
     fn put_lock(&mut self, sql: &'static str, name: &Bytes, row: &LockRow) -> Done<()> {

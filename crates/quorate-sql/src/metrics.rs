@@ -30,7 +30,7 @@ pub struct StoreMetrics {
     pub slow: SlowLog,
 }
 
-/// What the stores of keys and events hold, by what they count themselves, and who waits for changes on this node: as
+/// What the stores of keys, locks and events hold, by what they count themselves, and who waits for changes on this node: as
 /// of the last time that the metrics were asked for and a reader was free.
 #[derive(Clone, Debug, Default)]
 pub struct Holdings {
@@ -46,6 +46,10 @@ pub struct Holdings {
     pub first_event: Gauge,
     /// The index of the entry that added the last event, kept or not; 0 if there was none.
     pub last_event: Gauge,
+    /// Leases of the first 10,000 locks, with those that have ended and were not swept yet.
+    pub leases: Gauge,
+    /// Those who wait for one of these locks.
+    pub lock_waits: Gauge,
     /// Callers that wait on this node for a change of what the database holds.
     pub waiters: Gauge,
     /// Watches of the changes of keys that this node applies.
@@ -60,6 +64,8 @@ impl Holdings {
         self.event_bytes.set(counts.event_bytes);
         self.first_event.set(counts.first_event);
         self.last_event.set(counts.last_event);
+        self.leases.set(counts.leases);
+        self.lock_waits.set(counts.lock_waits);
     }
 }
 
@@ -72,4 +78,6 @@ pub(crate) struct Counts {
     pub(crate) event_bytes: u64,
     pub(crate) first_event: u64,
     pub(crate) last_event: u64,
+    pub(crate) leases: u64,
+    pub(crate) lock_waits: u64,
 }

@@ -249,7 +249,7 @@ fn database(metrics: &Metrics) -> Vec<Family> {
     ]
 }
 
-/// What the stores of keys and events hold. Locks are not counted: their tables have no counter.
+/// What the stores of keys, locks and events hold.
 fn stores(metrics: &Metrics) -> Vec<Family> {
     let held = &metrics.store.held;
     let flushed = "Keys of flushed spaces that are yet to be swept.";
@@ -262,6 +262,8 @@ fn stores(metrics: &Metrics) -> Vec<Family> {
             .with(MAIN, held.first_event.get()),
         gauge("quorate_events_last_index", "Index of the last event; 0 if there was none.")
             .with(MAIN, held.last_event.get()),
+        gauge("quorate_locks_held", "Leases of locks.").with(MAIN, held.leases.get()),
+        gauge("quorate_locks_waiting", "Those who wait for a lock.").with(MAIN, held.lock_waits.get()),
         gauge("quorate_waiters", "Callers that wait for a change on this node.").with(MAIN, held.waiters.get()),
         gauge("quorate_key_watches", "Watches of the changes of keys that this node applies.")
             .with(MAIN, held.watches.get()),

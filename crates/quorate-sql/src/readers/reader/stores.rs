@@ -77,12 +77,13 @@ impl Reader {
         self.of_store(EVENTS, allowance, |database| EventTables::of(database).answer(query))
     }
 
-    /// Reads what the stores of keys and events count, by a few rows. Returns `None` if a first try reached its limit.
+    /// Reads what the stores of keys and events count, by a few rows, and counts the leases of locks. Returns `None` if a first try reached its limit.
     pub(in crate::readers) fn counts(&mut self, allowance: Allowance) -> Result<Option<Counts>, ReadError> {
         self.of_store(COUNTS, allowance, |database| {
             let [keys, flushed_keys] = KeyTables::of(database).count_all()?;
+            let [leases, lock_waits] = LockTables::of(database).counts()?;
             let counts = EventTables::of(database).counts()?;
-            Ok::<_, Ended>(Counts { keys, flushed_keys, ..counts })
+            Ok::<_, Ended>(Counts { keys, flushed_keys, leases, lock_waits, ..counts })
         })
     }
 
