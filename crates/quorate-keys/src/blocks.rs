@@ -2,7 +2,8 @@
 //!
 //! A block starts at a place and reaches to the next one of its level. Blocks of level 0 have up to 512 members, those
 //! of level 1 up to 65,536, and start where one of level 0 starts. So a rank is a sum over the blocks of level 1 before
-//! its own, those of level 0 in that, and the members in the last one.
+//! its own, those of level 0 in that, and the members in the last one. Members that have expired are counted until they
+//! are swept; [`ordered`](crate::ordered) leaves them out.
 //!
 //! # Invariants
 //!
@@ -39,9 +40,8 @@ impl<T: Tables> Keys<'_, T> {
         Ok(self.context.charge(RANK_STEPS + (row.count >> MEMBERS_PER_ROW_BITS))?)
     }
 
-    /// Returns the number of members below a place; of all, if there is none.
-    pub(crate) fn rank(&mut self, row: &KeyRow, below: Option<&Place>) -> Result<u64, T::Error> {
-        let Some(place) = below else { return Ok(row.count) };
+    /// Returns the number of members below a place.
+    pub(crate) fn rank(&mut self, row: &KeyRow, place: &Place) -> Result<u64, T::Error> {
         if row.head == 0 {
             return self.tables.count_members(row.id, &to(FIRST_PLACE, place));
         }

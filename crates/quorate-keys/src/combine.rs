@@ -101,7 +101,7 @@ impl<T: Tables> Keys<'_, T> {
     /// not depend on the sizes, which change when what has expired is swept.
     fn all_scores(&mut self, sets: &[Source], aggregate: Aggregate) -> Result<Vec<Place>, T::Error> {
         let Some(smallest) = sets.iter().min_by_key(|set| set.open.row.count) else { return Ok(Vec::new()) };
-        self.charge_lookups(&smallest.open, sets.len() - 1)?;
+        self.charge_lookups(&smallest.open, sets.len() - 1, sets)?;
         let mut places = Vec::new();
         'members: for (known, member) in self.scores_of(&smallest.open)? {
             let mut all = None;
@@ -118,7 +118,7 @@ impl<T: Tables> Keys<'_, T> {
 
     /// Returns the members of the first set that none of the others has.
     fn first_scores(&mut self, first: &Source, others: &[Source]) -> Result<Vec<Place>, T::Error> {
-        self.charge_lookups(&first.open, others.len())?;
+        self.charge_lookups(&first.open, others.len(), others)?;
         let mut places = Vec::new();
         'members: for (score, member) in self.scores_of(&first.open)? {
             for other in others {
@@ -131,11 +131,13 @@ impl<T: Tables> Keys<'_, T> {
         Ok(places)
     }
 
-    /// Takes the steps to look up each member of a set in others.
-    fn charge_lookups(&mut self, set: &Open, others: usize) -> Result<(), T::Error> {
+    /// Takes the steps to look up each member of a set in so many others of these.
+    fn charge_lookups(&mut self, set: &Open, others: usize, sets: &[Source]) -> Result<(), T::Error> {
         let lookups = set.row.count.saturating_mul(others as u64);
         check_rows(set.row.count.saturating_add(lookups), READ_ROWS_MAX)?;
-        Ok(self.context.charge_rows(lookups as usize, 0)?)
+        self.context.charge_rows(lookups as usize, 0)?;
+        let sorted = sets.iter().filter(|other| other.open.row.kind == Kind::SortedSet);
+        sorted.into_iter().try_for_each(|other| self.charge_expiries(&other.open.row, set.row.count as usize))
     }
 
     fn scores_of(&mut self, set: &Open) -> Result<Vec<Place>, T::Error> {
@@ -144,7 +146,8 @@ impl<T: Tables> Keys<'_, T> {
             return Ok(self.members_of(set)?.into_iter().map(|member| (one, member)).collect());
         }
         self.context.charge_range(set.row.count)?;
-        let places = self.places(set, &from(FIRST_PLACE), Order::Up, u64::MAX)?;
+        let set = self.without_expired(set.clone())?;
+        let places = self.places(&set, &from(FIRST_PLACE), Order::Up, u64::MAX)?;
         check_places(&places)?;
         Ok(places)
     }
@@ -153,7 +156,7 @@ impl<T: Tables> Keys<'_, T> {
         if set.row.kind == Kind::Set {
             return Ok(self.live_element(set.id(), member)?.map(|_| score_or_zero(1.0)));
         }
-        self.tables.score(set.id(), member)
+        self.live_score(&set.row, member)
     }
 }
 

@@ -21,7 +21,10 @@ impl<T: Tables> Keys<'_, T> {
         check_rows(open.row.count, CHANGED_ROWS_MAX)?;
         match open.row.kind {
             Kind::String => Ok(self.context.charge_bytes(open.row.value.len())?),
-            Kind::SortedSet => self.charge_members(open.row.count as usize),
+            Kind::SortedSet => {
+                self.charge_members(open.row.count as usize)?;
+                self.charge_expiries(&open.row, open.row.count as usize)
+            }
             Kind::List => self.charge_items(open, 0, open.row.count),
             Kind::Hash | Kind::Set => self.charge_elements(open),
         }
@@ -76,7 +79,11 @@ impl<T: Tables> Keys<'_, T> {
             let Some((score, last)) = places.last() else { return Ok(()) };
             from = (*score, after(last));
             for (score, member) in places {
-                self.put_score(copy, &member, None, score)?;
+                let expires_at = self.with_expiry(&open.row, &member, score)?.expires_at;
+                if self.context.is_alive(expires_at) {
+                    self.put_score(copy, &member, None, score)?;
+                    self.put_expiry(copy, &member, None, expires_at)?;
+                }
             }
         }
     }

@@ -8,12 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
-use quorate_model::keys::{KeysReply, Kind, Order, Span};
+use quorate_model::keys::{KeysReply, Order, Span};
 
 use crate::blocks::from;
 use crate::generic::Wanted;
 use crate::keys::{Keys, Open, ReplyBytes, check_rows};
 use crate::limits::{FAIR_DRAW_MAX, NEXT_ROW_STEPS, RANK_STEPS, READ_ROWS_MAX};
+use crate::ordered::Ordered;
 use crate::ranges::{SCORE_BYTES, check_places, to_reply};
 use crate::tables::{FIRST_PLACE, Id, Place, Tables};
 
@@ -63,31 +64,35 @@ impl<T: Tables> Keys<'_, T> {
         repeats: bool,
         seed: u64,
     ) -> Result<KeysReply, T::Error> {
-        let Some(open) = self.typed(key, Kind::SortedSet)? else { return Ok(KeysReply::Scored(Vec::new())) };
-        let count = if repeats { count } else { count.min(open.row.count) };
+        let Some(set) = self.ordered(key)? else { return Ok(KeysReply::Scored(Vec::new())) };
+        let count = if repeats { count } else { count.min(set.count()) };
         check_rows(count, READ_ROWS_MAX)?;
         self.context.charge(count.saturating_mul(NEXT_ROW_STEPS))?;
-        let ranks = numbers(open.row.count, count, repeats, &mut Random(seed));
-        let is_read = open.row.count <= READ_ROWS_MAX && open.row.count * NEXT_ROW_STEPS <= count * RANK_STEPS;
-        let places = if is_read { self.read_ranks(&open, &ranks)? } else { self.seek_ranks(&open, &ranks)? };
+        let ranks = numbers(set.count(), count, repeats, &mut Random(seed));
+        let rows = set.open.row.count;
+        let is_read = rows <= READ_ROWS_MAX && rows * NEXT_ROW_STEPS <= count * RANK_STEPS;
+        let places = if is_read { self.read_ranks(&set, &ranks)? } else { self.seek_ranks(&set, &ranks)? };
         check_places(&places)?;
         Ok(KeysReply::Scored(to_reply(places)))
     }
 
-    fn seek_ranks(&mut self, open: &Open, ranks: &[u64]) -> Result<Vec<Place>, T::Error> {
+    fn seek_ranks(&mut self, set: &Ordered, ranks: &[u64]) -> Result<Vec<Place>, T::Error> {
         let mut places = Vec::new();
         for rank in ranks {
-            self.charge_rank(&open.row)?;
-            places.extend(self.place_at(&open.row, *rank)?);
+            self.charge_place(set)?;
+            places.extend(self.place_in(set, *rank)?);
         }
         Ok(places)
     }
 
-    fn read_ranks(&mut self, open: &Open, ranks: &[u64]) -> Result<Vec<Place>, T::Error> {
-        self.context.charge_range(open.row.count)?;
+    fn read_ranks(&mut self, set: &Ordered, ranks: &[u64]) -> Result<Vec<Place>, T::Error> {
+        self.context.charge_range(set.open.row.count)?;
         let mut found: BTreeMap<u64, Option<Place>> = ranks.iter().map(|rank| (*rank, None)).collect();
         let (mut rank, mut bytes) = (0, ReplyBytes::default());
-        self.tables.members(open.id(), &from(FIRST_PLACE), Order::Up, &mut |place| {
+        self.tables.members(set.open.id(), &from(FIRST_PLACE), Order::Up, &mut |place| {
+            if set.is_hidden(&place) {
+                return ControlFlow::Continue(());
+            }
             let wanted = found.get_mut(&rank);
             rank += 1;
             let Some(wanted) = wanted else { return ControlFlow::Continue(()) };

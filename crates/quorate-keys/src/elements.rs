@@ -142,6 +142,7 @@ impl<T: Tables> Keys<'_, T> {
         Ok(KeysReply::Count(removed))
     }
 
+    /// Sets the expiry of elements, or of members of a sorted set, or removes it.
     pub(crate) fn expire_fields(
         &mut self,
         key: &Bytes,
@@ -157,15 +158,17 @@ impl<T: Tables> Keys<'_, T> {
         };
         let mut changes = Vec::with_capacity(fields.len());
         for field in fields {
-            changes.push(self.expire_field(&mut open, field, at, condition)?);
+            changes.push(match kind {
+                Kind::SortedSet => self.expire_member(&mut open, field, at, condition)?,
+                _ => self.expire_field(&mut open, field, at, condition)?,
+            });
         }
         // One time is given for all, so no change is done where another one is a removal.
         let change = changes.iter().find(|change| matches!(change, Change::Done | Change::Removed));
         if let Some(change) = change {
             let event = match change {
                 Change::Removed => elements_expired(kind),
-                _ if kind == Kind::Set => at.map_or(KeyEvent::SetPersist, |_| KeyEvent::SetExpire),
-                _ => at.map_or(KeyEvent::HashPersist, |_| KeyEvent::HashExpire),
+                _ => expiry_set(kind, at.is_some()),
             };
             self.save(open, &[event])?;
         }
@@ -200,6 +203,18 @@ impl<T: Tables> Keys<'_, T> {
             self.put(open, field, element.value, at)?;
         }
         Ok(change)
+    }
+}
+
+/// Returns the event that elements got an expiry, or lost it.
+fn expiry_set(kind: Kind, has_expiry: bool) -> KeyEvent {
+    match (kind, has_expiry) {
+        (Kind::Set, true) => KeyEvent::SetExpire,
+        (Kind::Set, false) => KeyEvent::SetPersist,
+        (Kind::SortedSet, true) => KeyEvent::ScoreExpire,
+        (Kind::SortedSet, false) => KeyEvent::ScorePersist,
+        (_, true) => KeyEvent::HashExpire,
+        (_, false) => KeyEvent::HashPersist,
     }
 }
 

@@ -67,6 +67,10 @@ pub enum KeysError {
         /// The limit.
         max: u64,
     },
+    /// So many members of a sorted set have expired, and were not swept, that a command can't pass over them: more than
+    /// [`READ_ROWS_MAX`](crate::limits::READ_ROWS_MAX), or than a reply may have.
+    #[error("ERR too many members of the sorted set have expired and are still to be removed; try again soon")]
+    TooManyExpired,
     /// The reply would have more bytes than [`REPLY_BYTES_MAX`](crate::limits::REPLY_BYTES_MAX).
     #[error("ERR the reply has more than {max} bytes; ask for less")]
     ReplyTooLong {
@@ -84,7 +88,7 @@ pub enum KeysError {
 impl KeysError {
     /// Returns whether the same command may succeed when it is sent again, after what it depends on was read again.
     pub fn is_retryable(&self) -> bool {
-        matches!(self, Self::Conflict)
+        matches!(self, Self::Conflict | Self::TooManyExpired)
     }
 
     /// Returns the kind of the failure that tells a client.
@@ -103,9 +107,11 @@ impl KeysError {
             | Self::BitOffset
             | Self::BitInteger
             | Self::InvalidExpiry => FailureKind::InvalidValue,
-            Self::StringTooLong | Self::TooLong { .. } | Self::TooManyRows { .. } | Self::ReplyTooLong { .. } => {
-                FailureKind::TooBig
-            }
+            Self::StringTooLong
+            | Self::TooLong { .. }
+            | Self::TooManyRows { .. }
+            | Self::TooManyExpired
+            | Self::ReplyTooLong { .. } => FailureKind::TooBig,
             Self::Conflict => FailureKind::Conflict,
             Self::OutOfBudget => FailureKind::Budget,
         }

@@ -224,7 +224,11 @@ impl<'a, T: Tables> Keys<'a, T> {
 
 /// Returns the event that elements of a collection have expired.
 pub(crate) fn elements_expired(kind: Kind) -> KeyEvent {
-    if kind == Kind::Set { KeyEvent::SetExpired } else { KeyEvent::HashExpired }
+    match kind {
+        Kind::Set => KeyEvent::SetExpired,
+        Kind::SortedSet => KeyEvent::ScoreExpired,
+        Kind::Hash | Kind::String | Kind::List => KeyEvent::HashExpired,
+    }
 }
 
 /// Adds up the bytes of a reply.

@@ -2,7 +2,7 @@
 //!
 //! [`Keys`] runs a [`KeysCommand`] on [`Tables`] and returns a [`KeysReply`]; [`Memory`] is an engine of such tables.
 //! Beyond Redis, each key has a [`Version`] that a command can depend on, keys are scanned in the order of their bytes,
-//! and elements of hashes and sets can expire. What is written here holds for all engines.
+//! and fields of hashes and members of sets and sorted sets can expire. What is written here holds for all engines.
 //!
 //! # Invariants
 //!
@@ -35,6 +35,7 @@ mod copy;
 mod draw;
 mod elements;
 mod error;
+mod expiring;
 mod generic;
 mod hashes;
 mod keys;
@@ -43,6 +44,7 @@ mod lists;
 mod measure;
 mod memory;
 mod number;
+mod ordered;
 mod ranges;
 mod run;
 mod sets;

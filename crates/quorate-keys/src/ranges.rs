@@ -3,12 +3,13 @@
 use std::ops::{Bound, ControlFlow};
 
 use bytes::Bytes;
-use quorate_model::keys::{KeyEvent, KeysReply, Kind, Order, Page, Range, Span};
+use quorate_model::keys::{KeyEvent, KeysReply, Order, Page, Range, Span};
 
 use crate::KeysError;
 use crate::blocks::{above, from};
 use crate::keys::{Keys, Open, ReplyBytes, check_rows};
 use crate::limits::{CHANGED_ROWS_MAX, READ_ROWS_MAX};
+use crate::ordered::Ordered;
 use crate::strings::slice;
 use crate::tables::{FIRST_PLACE, Place, Score, Tables, after};
 
@@ -34,14 +35,14 @@ impl<T: Tables> Keys<'_, T> {
         offset: u64,
         limit: u64,
     ) -> Result<Vec<Place>, T::Error> {
-        let Some(open) = self.typed(key, Kind::SortedSet)? else { return Ok(Vec::new()) };
+        let Some(set) = self.ordered(key)? else { return Ok(Vec::new()) };
         let order = if reverse { Order::Down } else { Order::Up };
         if !matches!(range, Range::Rank(..)) && offset == 0 {
-            let Some(span) = self.span(&open, range)? else { return Ok(Vec::new()) };
-            return self.scored(&open, &span, order, limit);
+            let Some(span) = self.span(&set, range)? else { return Ok(Vec::new()) };
+            return self.scored(&set, &span, order, limit);
         }
-        let count = open.row.count;
-        let (first, last) = self.ranks(&open, range)?;
+        let count = set.count();
+        let (first, last) = self.ranks(&set, range)?;
         let (first, last) = match range {
             Range::Rank(..) if reverse => (count - last, count - first),
             _ => (first, last),
@@ -51,79 +52,86 @@ impl<T: Tables> Keys<'_, T> {
             return Ok(Vec::new());
         }
         let start = if reverse { last - 1 - offset } else { first + offset };
-        let Some(place) = self.place_at(&open.row, start)? else { return Ok(Vec::new()) };
+        let Some(place) = self.place_in(&set, start)? else { return Ok(Vec::new()) };
         let span = match order {
             Order::Up => from(place),
             Order::Down => Span { from: FIRST_PLACE, to: Some(above(&place)) },
         };
-        self.scored(&open, &span, order, limit)
+        self.scored(&set, &span, order, limit)
     }
 
     pub(crate) fn count_range(&mut self, key: &Bytes, range: &Range) -> Result<KeysReply, T::Error> {
-        let Some(open) = self.typed(key, Kind::SortedSet)? else { return Ok(KeysReply::Count(0)) };
-        let (first, last) = self.ranks(&open, range)?;
+        let Some(set) = self.ordered(key)? else { return Ok(KeysReply::Count(0)) };
+        let (first, last) = self.ranks(&set, range)?;
         Ok(KeysReply::Count(last - first))
     }
 
     pub(crate) fn remove_range(&mut self, key: &Bytes, range: &Range) -> Result<KeysReply, T::Error> {
-        let Some(mut open) = self.typed(key, Kind::SortedSet)? else { return Ok(KeysReply::Count(0)) };
-        let (first, last) = self.ranks(&open, range)?;
+        let Some(mut set) = self.ordered(key)? else { return Ok(KeysReply::Count(0)) };
+        let (first, last) = self.ranks(&set, range)?;
         let count = last - first;
         let event = match range {
             Range::Rank(..) => KeyEvent::RankRangeRemove,
             Range::Score(..) => KeyEvent::ScoreRangeRemove,
             Range::Member(..) => KeyEvent::MemberRangeRemove,
         };
-        if count == open.row.count {
-            self.remove(&open, &[event, KeyEvent::Delete])?;
+        if count == set.count() {
+            self.remove(&set.open, &[event, KeyEvent::Delete])?;
             return Ok(KeysReply::Count(count));
         }
         check_rows(count, CHANGED_ROWS_MAX)?;
         self.charge_members(count as usize)?;
-        self.charge_rank(&open.row)?;
-        let Some(start) = self.place_at(&open.row, first)?.filter(|_| count > 0) else {
+        self.charge_expiries(&set.open.row, count as usize)?;
+        self.charge_place(&set)?;
+        let Some(start) = self.place_in(&set, first)?.filter(|_| count > 0) else {
             return Ok(KeysReply::Count(0));
         };
         let mut left = count;
         while left > 0 {
-            let places = self.places(&open, &from(start.clone()), Order::Up, left.min(REMOVED_AT_ONCE))?;
+            let places = self.places(&set, &from(start.clone()), Order::Up, left.min(REMOVED_AT_ONCE))?;
             if places.is_empty() {
                 break;
             }
             left -= places.len() as u64;
-            for (score, member) in &places {
-                self.drop_member(&mut open, member, *score)?;
+            for place in &places {
+                self.drop_place(&mut set.open, place)?;
             }
         }
-        self.save(open, &[event])?;
+        self.save(set.open, &[event])?;
         Ok(KeysReply::Count(count))
     }
 
-    pub(crate) fn pop_scores(&mut self, mut open: Open, count: u64, reverse: bool) -> Result<Scored, T::Error> {
-        let count = count.min(open.row.count);
+    pub(crate) fn pop_scores(&mut self, open: Open, count: u64, reverse: bool) -> Result<Scored, T::Error> {
+        let mut set = self.without_expired(open)?;
+        let count = count.min(set.count());
         check_rows(count, CHANGED_ROWS_MAX)?;
         self.charge_members(count as usize)?;
+        self.charge_expiries(&set.open.row, count as usize)?;
         let order = if reverse { Order::Down } else { Order::Up };
-        let places = self.places(&open, &from(FIRST_PLACE), order, count)?;
+        let places = self.places(&set, &from(FIRST_PLACE), order, count)?;
         check_places(&places)?;
-        for (score, member) in &places {
-            self.drop_member(&mut open, member, *score)?;
+        for place in &places {
+            self.drop_place(&mut set.open, place)?;
         }
         if !places.is_empty() {
-            self.save(open, &[if reverse { KeyEvent::HighestPop } else { KeyEvent::LowestPop }])?;
+            self.save(set.open, &[if reverse { KeyEvent::HighestPop } else { KeyEvent::LowestPop }])?;
         }
         Ok(to_reply(places))
     }
 
     pub(crate) fn scan_scores(&mut self, key: &Bytes, from: &Bytes, limit: u64) -> Result<KeysReply, T::Error> {
         let mut page = Page { rows: Vec::new(), next: None };
-        let Some(open) = self.typed(key, Kind::SortedSet)? else { return Ok(KeysReply::ScoredPage(page)) };
+        let Some(set) = self.ordered(key)? else { return Ok(KeysReply::ScoredPage(page)) };
         let limit = limit.clamp(1, READ_ROWS_MAX);
-        self.context.charge_range(limit.min(open.row.count))?;
+        self.context.charge_range(limit.min(set.count()))?;
         let mut bytes = ReplyBytes::default();
-        self.tables.scores(open.id(), &Span { from: from.clone(), to: None }, &mut |(member, score)| {
-            let (here, flow) = (after(&member), bytes.add(member.len() + SCORE_BYTES));
-            page.rows.push((member, score.get()));
+        self.tables.scores(set.open.id(), &Span { from: from.clone(), to: None }, &mut |(member, score)| {
+            let place = (score, member);
+            if set.is_hidden(&place) {
+                return ControlFlow::Continue(());
+            }
+            let (here, flow) = (after(&place.1), bytes.add(place.1.len() + SCORE_BYTES));
+            page.rows.push((place.1, score.get()));
             if flow.is_break() || page.rows.len() as u64 >= limit {
                 page.next = Some(here);
                 return ControlFlow::Break(());
@@ -134,55 +142,35 @@ impl<T: Tables> Keys<'_, T> {
     }
 
     /// Reads the first members of a span in an order.
-    fn scored(&mut self, open: &Open, span: &Span<Place>, order: Order, limit: u64) -> Result<Vec<Place>, T::Error> {
-        self.context.charge_range(limit.min(open.row.count).min(READ_ROWS_MAX))?;
-        let places = self.places(open, span, order, limit.min(READ_ROWS_MAX + 1))?;
+    fn scored(&mut self, set: &Ordered, span: &Span<Place>, order: Order, limit: u64) -> Result<Vec<Place>, T::Error> {
+        self.context.charge_range(limit.min(set.count()).min(READ_ROWS_MAX))?;
+        let places = self.places(set, span, order, limit.min(READ_ROWS_MAX + 1))?;
         check_places(&places)?;
         check_rows(places.len() as u64, READ_ROWS_MAX)?;
         Ok(places)
     }
 
-    /// Returns the first members of a span in an order; no more than that reach the size of a reply.
-    pub(crate) fn places(
-        &mut self,
-        open: &Open,
-        span: &Span<Place>,
-        order: Order,
-        limit: u64,
-    ) -> Result<Vec<Place>, T::Error> {
-        let (mut places, mut bytes) = (Vec::new(), ReplyBytes::default());
-        if limit == 0 {
-            return Ok(places);
-        }
-        self.tables.members(open.id(), span, order, &mut |place| {
-            let flow = bytes.add(place.1.len() + SCORE_BYTES);
-            places.push(place);
-            if places.len() as u64 >= limit { ControlFlow::Break(()) } else { flow }
-        })?;
-        Ok(places)
-    }
-
     /// Returns the ranks of a range.
-    fn ranks(&mut self, open: &Open, range: &Range) -> Result<Ranks, T::Error> {
+    fn ranks(&mut self, set: &Ordered, range: &Range) -> Result<Ranks, T::Error> {
         if let Range::Rank(first, last) = range {
-            self.charge_rank(&open.row)?;
-            return Ok(slice(open.row.count, *first, *last));
+            self.charge_place(set)?;
+            return Ok(slice(set.count(), *first, *last));
         }
         for _ in 0..2 {
-            self.charge_rank(&open.row)?;
+            self.charge_rank(&set.open.row)?;
         }
-        let Some(span) = self.span(open, range)? else { return Ok((0, 0)) };
-        let first = self.rank(&open.row, Some(&span.from))?;
-        Ok((first, self.rank(&open.row, span.to.as_ref())?))
+        let Some(span) = self.span(set, range)? else { return Ok((0, 0)) };
+        let first = self.rank_in(set, Some(&span.from))?;
+        Ok((first, self.rank_in(set, span.to.as_ref())?))
     }
 
     /// Returns the span of a range that is not one by ranks; none if it is empty.
-    fn span(&mut self, open: &Open, range: &Range) -> Result<Option<Span<Place>>, T::Error> {
+    fn span(&mut self, set: &Ordered, range: &Range) -> Result<Option<Span<Place>>, T::Error> {
         let span = match range {
             Range::Rank(..) => None,
             Range::Score(min, max) => score_span(*min, *max),
             Range::Member(min, max) => {
-                let lowest = self.places(open, &from(FIRST_PLACE), Order::Up, 1)?;
+                let lowest = self.places(set, &from(FIRST_PLACE), Order::Up, 1)?;
                 lowest.first().map(|(score, _)| member_span(*score, min, max))
             }
         };

@@ -5,9 +5,10 @@ use quorate_model::keys::{AddOptions, Compare, KeyEvent, KeysReply, Kind, Sorted
 
 use crate::KeysError;
 use crate::combine::stored;
+use crate::expiring::Member;
 use crate::keys::{Keys, Open, check_fields};
 use crate::ranges::{check_places, to_reply};
-use crate::tables::{Score, Tables};
+use crate::tables::{Place, Score, Tables};
 
 /// The rows that a member and its blocks take, at most on average.
 const ROWS_PER_MEMBER: usize = 10;
@@ -43,6 +44,12 @@ impl<T: Tables> Keys<'_, T> {
                 let members = self.range(key, range, *reverse, *offset, *limit)?;
                 self.store_scores(to, &members, KeyEvent::RangeStore)
             }
+            SortedSetCommand::Expire { key, members, at, condition, relative } => {
+                let at = self.context.time(*at, *relative)?;
+                self.charge_members(members.len())?;
+                self.expire_fields(key, Kind::SortedSet, members, at, *condition)
+            }
+            SortedSetCommand::Describe { key, members } => self.describe_members(key, members),
             SortedSetCommand::Combine { operation, sources, aggregate, store } => {
                 let members = self.combine_scores(*operation, sources, *aggregate)?;
                 match store {
@@ -72,13 +79,15 @@ impl<T: Tables> Keys<'_, T> {
         if scored.is_empty() || (found.is_none() && options.which == Which::Exists) {
             return Ok(KeysReply::Count(0));
         }
+        found.as_ref().map_or(Ok(()), |open| self.charge_expiries(&open.row, members.len()))?;
         let mut open = self.found_or_new(found, key, Kind::SortedSet)?;
         let (mut added, mut changed) = (0, 0);
         for (score, member) in scored {
-            let old = self.tables.score(open.id(), &member)?;
-            if applies(options, old, score) && old != Some(score) {
+            let old = self.member(&open.row, &member)?;
+            let known = self.known(old);
+            if applies(options, known, score) && known != Some(score) {
                 self.put_score(&mut open, &member, old, score)?;
-                added += u64::from(old.is_none());
+                added += u64::from(known.is_none());
                 changed += 1;
             }
         }
@@ -92,12 +101,14 @@ impl<T: Tables> Keys<'_, T> {
         self.charge_members(1)?;
         check_fields([member])?;
         let found = self.typed(key, Kind::SortedSet)?;
-        let old = found.as_ref().map(|open| self.tables.score(open.id(), member)).transpose()?.flatten();
-        let sum = Score::new(old.map_or(0.0, Score::get) + by).ok_or(KeysError::NotScore)?;
-        if !applies(options, old, sum) {
+        found.as_ref().map_or(Ok(()), |open| self.charge_expiries(&open.row, 1))?;
+        let old = found.as_ref().map(|open| self.member(&open.row, member)).transpose()?.flatten();
+        let known = self.known(old);
+        let sum = Score::new(known.map_or(0.0, Score::get) + by).ok_or(KeysError::NotScore)?;
+        if !applies(options, known, sum) {
             return Ok(KeysReply::NotApplied);
         }
-        if old != Some(sum) {
+        if known != Some(sum) {
             let mut open = self.found_or_new(found, key, Kind::SortedSet)?;
             self.put_score(&mut open, member, old, sum)?;
             self.save(open, &[KeyEvent::ScoreIncrement])?;
@@ -108,10 +119,11 @@ impl<T: Tables> Keys<'_, T> {
     fn remove_scores(&mut self, key: &Bytes, members: &[Bytes]) -> Result<KeysReply, T::Error> {
         self.charge_members(members.len())?;
         let Some(mut open) = self.typed(key, Kind::SortedSet)? else { return Ok(KeysReply::Count(0)) };
+        self.charge_expiries(&open.row, members.len())?;
         let mut removed = 0;
         for member in members {
-            if let Some(score) = self.tables.score(open.id(), member)? {
-                self.drop_member(&mut open, member, score)?;
+            if let Some(found) = self.live_member(&open.row, member)? {
+                self.drop_member(&mut open, member, found)?;
                 removed += 1;
             }
         }
@@ -124,20 +136,30 @@ impl<T: Tables> Keys<'_, T> {
     fn scores(&mut self, key: &Bytes, members: &[Bytes]) -> Result<KeysReply, T::Error> {
         self.context.charge_rows(members.len(), 0)?;
         let open = self.typed(key, Kind::SortedSet)?;
+        open.as_ref().map_or(Ok(()), |open| self.charge_expiries(&open.row, members.len()))?;
         let mut scores = Vec::with_capacity(members.len());
         for member in members {
-            let score = open.as_ref().map(|open| self.tables.score(open.id(), member)).transpose()?.flatten();
+            let score = open.as_ref().map(|open| self.live_score(&open.row, member)).transpose()?.flatten();
             scores.push(score.map(Score::get));
         }
         Ok(KeysReply::Scores(scores))
     }
 
     fn rank_of(&mut self, key: &Bytes, member: &Bytes, reverse: bool) -> Result<KeysReply, T::Error> {
-        let Some(open) = self.typed(key, Kind::SortedSet)? else { return Ok(KeysReply::Missing) };
-        self.charge_rank(&open.row)?;
-        let Some(score) = self.tables.score(open.id(), member)? else { return Ok(KeysReply::Missing) };
-        let rank = self.rank(&open.row, Some(&(score, member.clone())))?;
-        Ok(KeysReply::Rank(if reverse { open.row.count - 1 - rank } else { rank }, score.get()))
+        let Some(set) = self.ordered(key)? else { return Ok(KeysReply::Missing) };
+        self.charge_rank(&set.open.row)?;
+        let Some(score) = self.tables.score(set.open.id(), member)? else { return Ok(KeysReply::Missing) };
+        let place = (score, member.clone());
+        if set.is_hidden(&place) {
+            return Ok(KeysReply::Missing);
+        }
+        let rank = self.rank_in(&set, Some(&place))?;
+        Ok(KeysReply::Rank(if reverse { set.count() - 1 - rank } else { rank }, score.get()))
+    }
+
+    /// Returns the score of a member, unless it has expired.
+    fn known(&self, member: Option<Member>) -> Option<Score> {
+        member.filter(|member| self.context.is_alive(member.expires_at)).map(|member| member.score)
     }
 
     /// Takes the steps for members that are added or removed.
@@ -145,27 +167,37 @@ impl<T: Tables> Keys<'_, T> {
         Ok(self.context.charge_rows(members.saturating_mul(ROWS_PER_MEMBER), 0)?)
     }
 
-    /// Adds a member, or changes its score from the old one.
+    /// Adds a member, or changes its score, and leaves its expiry. One that has expired starts anew.
     pub(crate) fn put_score(
         &mut self,
         open: &mut Open,
         member: &Bytes,
-        old: Option<Score>,
+        old: Option<Member>,
         score: Score,
     ) -> Result<(), T::Error> {
         if let Some(old) = old {
-            self.count_removed(open, &(old, member.clone()))?;
+            self.count_removed(open, &(old.score, member.clone()))?;
+            if !self.context.is_alive(old.expires_at) {
+                self.put_expiry(open, member, old.expires_at, None)?;
+            }
         }
         open.row.count += u64::from(old.is_none());
         self.tables.put_member(open.id(), member, score)?;
         self.count_added(open, &(score, member.clone()))
     }
 
+    /// Removes the member at a place.
+    pub(crate) fn drop_place(&mut self, open: &mut Open, (score, member): &Place) -> Result<(), T::Error> {
+        let found = self.with_expiry(&open.row, member, *score)?;
+        self.drop_member(open, member, found)
+    }
+
     /// Removes a member.
-    pub(crate) fn drop_member(&mut self, open: &mut Open, member: &Bytes, score: Score) -> Result<(), T::Error> {
+    pub(crate) fn drop_member(&mut self, open: &mut Open, member: &Bytes, found: Member) -> Result<(), T::Error> {
         open.row.count -= 1;
+        self.put_expiry(open, member, found.expires_at, None)?;
         self.tables.remove_member(open.id(), member)?;
-        self.count_removed(open, &(score, member.clone()))
+        self.count_removed(open, &(found.score, member.clone()))
     }
 }
 

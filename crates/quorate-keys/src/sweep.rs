@@ -69,7 +69,7 @@ fn clear<T: Tables>(tables: &mut T, id: Id, kind: Kind, limit: usize) -> Result<
     let parts: &[Part] = match kind {
         Kind::String => &[],
         Kind::Hash | Kind::Set => &[Part::Elements],
-        Kind::SortedSet => &[Part::Members, Part::Blocks],
+        Kind::SortedSet => &[Part::Members, Part::Blocks, Part::Elements],
         Kind::List => &[Part::Items],
     };
     let mut left = limit;
@@ -92,9 +92,7 @@ impl<T: Tables> Keys<'_, T> {
         }
         let expired = self.expired(open.id(), limit)?;
         for field in &expired {
-            if let Some(element) = self.tables.element(open.id(), field)? {
-                self.drop_element(&mut open, field, &element)?;
-            }
+            self.drop_expired(&mut open, field)?;
         }
         if !expired.is_empty() {
             self.context.touch(open.space, &open.key);
@@ -109,6 +107,15 @@ impl<T: Tables> Keys<'_, T> {
             self.tables.update_key(&open.row)?;
         }
         Ok(expired.len().max(1))
+    }
+
+    fn drop_expired(&mut self, open: &mut Open, field: &Bytes) -> Result<(), T::Error> {
+        if open.row.kind == Kind::SortedSet {
+            let found = self.member(&open.row, field)?;
+            return found.map_or(Ok(()), |found| self.drop_member(open, field, found));
+        }
+        let element = self.tables.element(open.id(), field)?;
+        element.map_or(Ok(()), |element| self.drop_element(open, field, &element))
     }
 
     /// Returns the first fields that have expired.

@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | spaces | the number of its keys, and a generation | space |
 //! | keys | [`KeyRow`] with its space and key | (space, key), and id |
-//! | elements of hashes and sets | [`Element`] | (id, field), and (id, expiry) for those with one |
+//! | elements of hashes and sets, expiries in sorted sets | [`Element`] | (id, field), and (id, expiry) if it has one |
 //! | members of sorted sets | score | (id, member), and (id, score, member) |
 //! | blocks of sorted sets | count | (id, level, score, member) |
 //! | items of lists | value | (id, position) |
@@ -49,7 +49,7 @@ pub struct KeyRow {
     pub due: Option<u64>,
     /// The number of elements, members or items in the tables, with those that have expired; 0 for a string.
     pub count: u64,
-    /// The number of elements that have an expiry.
+    /// The number of elements, or members of a sorted set, that have an expiry.
     pub volatile: u64,
     /// The position of a list's first item. 1 for a sorted set that has blocks. Else 0.
     pub head: i64,
@@ -57,14 +57,14 @@ pub struct KeyRow {
     pub value: Bytes,
 }
 
-/// An element of a hash or a set.
+/// An element of a hash or a set; or of a sorted set, beside the score of a member that has an expiry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Element {
     /// The version of its last change.
     pub version: Version,
     /// When it expires.
     pub expires_at: Option<u64>,
-    /// Its value; empty in a set.
+    /// Its value; empty in a set and in a sorted set.
     pub value: Bytes,
 }
 
@@ -121,7 +121,7 @@ pub type Visit<'a, R> = &'a mut dyn FnMut(R) -> ControlFlow<()>;
 /// One of the tables that hold parts of collections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Elements of hashes and sets.
+    /// Elements of hashes and sets, and expiries of members of sorted sets.
     Elements,
     /// Members of sorted sets.
     Members,

@@ -94,6 +94,27 @@ fn commands_on_one_place_touch_few_rows_of_a_large_collection() {
     }
 }
 
+/// What has expired is passed over by a search among it, not by reading the set.
+#[test]
+fn members_that_have_expired_cost_few_rows_of_a_large_sorted_set() {
+    let mut tables = large();
+    let rank = |number| SortedSetCommand::Rank { key: "sorted".into(), member: name(number), reverse: false };
+    let expire = |numbers: std::ops::Range<u64>, at| {
+        let (members, condition) = (numbers.map(name).collect(), ExpiryCondition::Always);
+        SortedSetCommand::Expire { key: "sorted".into(), members, at: Some(at), condition, relative: false }
+    };
+    let before = rows(&mut tables, 2, KeysCommand::SortedSet(rank(15_300)));
+    run_at(&mut tables, 2, KeysCommand::SortedSet(expire(0..64, 5))).unwrap();
+    run_at(&mut tables, 2, KeysCommand::SortedSet(expire(64..20_000, 1_000))).unwrap();
+    assert!(rows(&mut tables, 4, KeysCommand::SortedSet(rank(15_300))) <= before + 3, "none has expired yet");
+    assert!(rows(&mut tables, 5, KeysCommand::SortedSet(rank(15_300))) <= before + 3 * 64 + 10);
+    let mut context = Context::new(5, Version(0), 1 << 40);
+    Keys::new(&mut tables, &mut context, 0).run(&KeysCommand::SortedSet(rank(15_300))).unwrap();
+    assert!((1 << 40) - context.budget_left() <= 3_000 + 64 * 200, "those that have not expired cost no steps");
+    let range = sorted_range(Range::Rank(15_300, 15_309));
+    assert!(rows(&mut tables, 5, KeysCommand::SortedSet(range)) <= 700 * 8 + 3 * 64);
+}
+
 fn find(from: End) -> ListCommand {
     ListCommand::Find { key: "list".into(), value: "none".into(), from, skip: 0, limit: 1, within: 10 }
 }
@@ -172,12 +193,19 @@ fn elements_that_expire_at_once_are_swept_in_pieces_and_are_gone_before() {
 /// steps that it has are worth more than the rows that it touches.
 #[test]
 fn work_is_charged_before_it_is_done() {
+    check_charges(generate::command(), 0);
+    check_charges(generate::expiring_scores(), 2);
+}
+
+/// Runs a stream of commands, each at so many nanoseconds after the one before.
+fn check_charges(command: impl Strategy<Value = KeysCommand>, later: u64) {
     let mut runner = TestRunner::deterministic();
-    let stream = proptest::collection::vec(generate::command(), 3_000).new_tree(&mut runner).unwrap().current();
+    let stream = proptest::collection::vec(command, 3_000).new_tree(&mut runner).unwrap().current();
     let mut tables = Counting::default();
     for (number, command) in stream.into_iter().enumerate() {
         let version = Version::new(number as u64, 0);
-        let mut enough = Context::new(generate::NOW, version, 1 << 40);
+        let now = generate::NOW + number as u64 * later;
+        let mut enough = Context::new(now, version, 1 << 40);
         let before = tables.tables.clone();
         let rows = tables.rows;
         let reply = Keys::new(&mut tables, &mut enough, 0).run(&command);
@@ -185,7 +213,7 @@ fn work_is_charged_before_it_is_done() {
         assert!(tables.rows - rows <= 12 + used / 10, "{command:?} charged {used} for {} rows", tables.rows - rows);
         for less in [0, used / 2, used - 1].into_iter().filter(|_| reply.is_ok()) {
             let mut again = Counting { tables: before.clone(), rows: 0 };
-            let mut scarce = Context::new(generate::NOW, version, less);
+            let mut scarce = Context::new(now, version, less);
             let refused = Keys::new(&mut again, &mut scarce, 0).run(&command);
             assert_eq!(refused, Err(KeysError::OutOfBudget), "{command:?}");
             assert_eq!(again.tables, before, "{command:?}");

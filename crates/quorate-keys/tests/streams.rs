@@ -69,4 +69,12 @@ proptest! {
     ) {
         run(steps, &pieces);
     }
+
+    #[test]
+    fn members_of_sorted_sets_that_have_expired_are_gone_whenever_they_are_swept(
+        steps in steps(generate::expiring_scores(), 40),
+        pieces in vec(1..7_usize, 1..4),
+    ) {
+        run(steps, &pieces);
+    }
 }

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use crate::events::{EVENTS_LEVEL, EventsCommand, EventsQuery, EventsReply};
-use crate::keys::{KEYS_LEVEL, KeysReply, SpaceCommand};
+use crate::keys::{KeysReply, SpaceCommand};
 use crate::limits::BASE_LEVEL;
 use crate::locks::LOCKS_LEVEL;
 use crate::sql::NO_ROWS;
@@ -135,7 +135,7 @@ impl Read {
     pub fn level(&self) -> u32 {
         match self {
             Self::Sql(_) => BASE_LEVEL,
-            Self::Keys(_) => KEYS_LEVEL,
+            Self::Keys(command) => command.level(),
             Self::Locks(_) => LOCKS_LEVEL,
             Self::Events(_) => EVENTS_LEVEL,
         }

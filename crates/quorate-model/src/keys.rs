@@ -39,6 +39,9 @@ pub const KEY_CHECKS_LEVEL: u32 = 6;
 /// The format level since which an expiry may count from the stamp of its entry.
 pub const RELATIVE_LEVEL: u32 = 6;
 
+/// The format level since which a member of a sorted set may expire by itself.
+pub const MEMBER_EXPIRY_LEVEL: u32 = 7;
+
 /// A command, and the space that it is for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SpaceCommand {

@@ -103,9 +103,9 @@ pub const BASE_LEVEL: u32 = 1;
 ///
 /// Since level 2 there are ticks, and the store for tests; since level 3 there are users and keys of requests; since
 /// level 4 an archiver can be appointed; since level 5 there are keys; since level 6 there are locks and events, what
-/// proposals do may depend on keys, and expiries may count from the stamp of an entry. A build with the feature
-/// `lower-level` is one level behind, to test clusters of mixed versions.
-pub const FORMAT_LEVEL: u32 = if cfg!(feature = "lower-level") { 5 } else { 6 };
+/// proposals do may depend on keys, and expiries may count from the stamp of an entry; since level 7 members of sorted
+/// sets may expire. A build with the feature `lower-level` is one level behind, to test clusters of mixed versions.
+pub const FORMAT_LEVEL: u32 = if cfg!(feature = "lower-level") { 6 } else { 7 };
 
 /// The advice for a value that is too large.
 pub(crate) const IN_PIECES: &str = "store it in pieces";

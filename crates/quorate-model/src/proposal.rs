@@ -34,9 +34,9 @@ impl ReadCheck {
 
     /// Returns the format level that it needs.
     pub fn level(&self) -> u32 {
-        match self.read {
+        match &self.read {
             Read::Sql(_) => BASE_LEVEL,
-            Read::Keys(_) => KEY_CHECKS_LEVEL,
+            Read::Keys(command) => command.level().max(KEY_CHECKS_LEVEL),
             Read::Locks(_) | Read::Events(_) => self.read.level(),
         }
     }

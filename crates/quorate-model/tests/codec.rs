@@ -29,6 +29,8 @@ mod events;
 mod keys;
 #[path = "codec/keys_6.rs"]
 mod keys_6;
+#[path = "codec/keys_7.rs"]
+mod keys_7;
 #[path = "codec/locks.rs"]
 mod locks;
 #[path = "codec/more_keys.rs"]
@@ -325,9 +327,10 @@ fn fields_in_another_order_are_refused() {
 
 #[test]
 fn a_later_level_is_named() {
-    let proposal = Proposal { level: 7, ..Proposal::new(None, vec![]) };
+    let level = FORMAT_LEVEL + 1;
+    let proposal = Proposal { level, ..Proposal::new(None, vec![]) };
     let bytes = codec::encode_proposal(&proposal).unwrap();
-    assert_eq!(codec::decode_proposal(&bytes), Err(DecodeError::Level { level: 7, known: FORMAT_LEVEL }));
+    assert_eq!(codec::decode_proposal(&bytes), Err(DecodeError::Level { level, known: FORMAT_LEVEL }));
 }
 
 /// A proposal with each kind of command of level 1.

@@ -183,6 +183,29 @@ pub fn expiring() -> impl Strategy<Value = KeysCommand> {
     ]
 }
 
+/// Commands on sorted sets, most of whose members expire soon.
+pub fn expiring_scores() -> impl Strategy<Value = KeysCommand> {
+    let add = (key(), vec((score(), field()), 1..6)).prop_map(|(key, mut members)| {
+        members.retain(|(score, _)| !score.is_nan());
+        SortedSetCommand::Add { key, members, options: AddOptions::default(), count_changed: true }
+    });
+    let expire = (key(), vec(field(), 1..4), 0..10_u64).prop_map(|(key, members, nanos)| SortedSetCommand::Expire {
+        key,
+        members,
+        at: Some(nanos),
+        condition: ExpiryCondition::Always,
+        relative: true,
+    });
+    let count = key().prop_map(|key| KeysCommand::Key(KeyCommand::Count { key, kind: Kind::SortedSet }));
+    prop_oneof![
+        4 => add.prop_map(KeysCommand::SortedSet),
+        3 => expire.prop_map(KeysCommand::SortedSet),
+        8 => sorted_sets().prop_map(KeysCommand::SortedSet),
+        1 => count,
+        1 => keys().prop_map(KeysCommand::Key),
+    ]
+}
+
 fn keys() -> impl Strategy<Value = KeyCommand> {
     use KeyCommand::*;
     let order = select(vec![Order::Up, Order::Down]);
@@ -377,6 +400,10 @@ fn sorted_sets() -> impl Strategy<Value = SortedSetCommand> {
         2 => (operation(), vec((key(), score()), 0..4), aggregate, option::of(key())).prop_map(
             |(operation, sources, aggregate, store)| Combine { operation, sources, aggregate, store }
         ),
+        2 => (key(), fields(), when(), expiry_condition()).prop_map(
+            |(key, members, (at, relative), condition)| Expire { key, members, at, condition, relative }
+        ),
+        1 => (key(), fields()).prop_map(|(key, members)| Describe { key, members }),
     ]
 }
 

@@ -37,7 +37,13 @@ fn check_row(tables: &mut Memory, row: &KeyRow) {
         Kind::List => items.len(),
     };
     assert_eq!(row.count, count as u64);
-    assert_eq!(elements.len() + members.len() + items.len(), count, "only rows of the kind");
+    if row.kind == Kind::SortedSet {
+        assert_eq!(elements.len() as u64, row.volatile, "an element for each member that may expire");
+        assert!(elements.iter().all(|(field, _)| members.iter().any(|(_, member)| member == field)));
+        assert!(items.is_empty());
+    } else {
+        assert_eq!(elements.len() + members.len() + items.len(), count, "only rows of the kind");
+    }
     assert!(row.kind == Kind::String || count > 0);
     let positions = (row.head..).take(items.len());
     assert!(items.iter().map(|(position, _)| *position).eq(positions), "a list has no gaps");

@@ -27,7 +27,11 @@ pub fn contents(tables: &mut Memory) -> BTreeMap<Name, Entry> {
             Kind::Set => Held::Set({ fields }()),
             Kind::SortedSet => {
                 let places = collect!(tables, members, row.id, &ALL_PLACES, Order::Up);
-                Held::SortedSet(places.into_iter().map(|(score, member)| (member, score.get())).collect())
+                let expiries = collect!(tables, expiries, row.id, Order::Up);
+                Held::SortedSet(
+                    places.into_iter().map(|(score, member)| (member, score.get())).collect(),
+                    expiries.into_iter().map(|(at, member)| (member, at)).collect(),
+                )
             }
             Kind::List => {
                 let items = collect!(tables, items, row.id, &Span { from: i64::MIN, to: None }, Order::Up);

@@ -27,7 +27,8 @@ pub enum Held {
     String(Bytes),
     Hash(BTreeMap<Bytes, Field>),
     Set(BTreeMap<Bytes, Field>),
-    SortedSet(BTreeMap<Bytes, f64>),
+    /// The scores of the members, and when those of them expire that do.
+    SortedSet(BTreeMap<Bytes, f64>, BTreeMap<Bytes, u64>),
     List(Vec<Bytes>),
 }
 
@@ -58,7 +59,7 @@ impl Held {
             Self::String(_) => Kind::String,
             Self::Hash(_) => Kind::Hash,
             Self::Set(_) => Kind::Set,
-            Self::SortedSet(_) => Kind::SortedSet,
+            Self::SortedSet(..) => Kind::SortedSet,
             Self::List(_) => Kind::List,
         }
     }
@@ -68,7 +69,7 @@ impl Held {
             Kind::String => Self::String(Bytes::new()),
             Kind::Hash => Self::Hash(BTreeMap::new()),
             Kind::Set => Self::Set(BTreeMap::new()),
-            Kind::SortedSet => Self::SortedSet(BTreeMap::new()),
+            Kind::SortedSet => Self::SortedSet(BTreeMap::new(), BTreeMap::new()),
             Kind::List => Self::List(Vec::new()),
         }
     }
@@ -78,7 +79,7 @@ impl Held {
         match self {
             Self::String(_) => 1,
             Self::Hash(fields) | Self::Set(fields) => fields.len(),
-            Self::SortedSet(scores) => scores.len(),
+            Self::SortedSet(scores, _) => scores.len(),
             Self::List(items) => items.len(),
         }
     }
@@ -107,8 +108,13 @@ impl Model {
         let now = self.now;
         let is_alive = |expires_at: &Option<u64>| expires_at.is_none_or(|at| at > now);
         for entry in self.keys.values_mut() {
-            if let Held::Hash(fields) | Held::Set(fields) = &mut entry.held {
-                fields.retain(|_, field| is_alive(&field.expires_at));
+            match &mut entry.held {
+                Held::Hash(fields) | Held::Set(fields) => fields.retain(|_, field| is_alive(&field.expires_at)),
+                Held::SortedSet(scores, expiries) => {
+                    scores.retain(|member, _| is_alive(&expiries.get(member).copied()));
+                    expiries.retain(|member, _| scores.contains_key(member));
+                }
+                Held::String(_) | Held::List(_) => {}
             }
         }
         self.keys.retain(|_, entry| is_alive(&entry.expires_at) && entry.held.len() > 0);

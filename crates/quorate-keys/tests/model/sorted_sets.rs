@@ -5,24 +5,70 @@ use std::ops::RangeBounds;
 
 use bytes::Bytes;
 use quorate_keys::{
-    AddOptions, Aggregate, Compare, KeysError, KeysReply, Kind, Page, Range, SetOperation, SortedSetCommand, Space,
-    Which, after,
+    AddOptions, Aggregate, Change, Compare, ExpiryCondition, KeysError, KeysReply, Kind, Page, Range, SetOperation,
+    SortedSetCommand, Space, Which, after,
 };
 
-use super::{Entry, Held, Model, Name, Reply, slice};
+use super::{Entry, Held, Model, Name, Reply, changed, slice};
 
 type Scores = BTreeMap<Bytes, f64>;
+type Expiries = BTreeMap<Bytes, u64>;
 
 impl Model {
     fn scores(&self, name: &Name) -> Result<Scores, KeysError> {
         Ok(match self.typed(name, Kind::SortedSet)? {
-            Some(Held::SortedSet(scores)) => scores.clone(),
+            Some(Held::SortedSet(scores, _)) => scores.clone(),
             _ => Scores::new(),
         })
     }
 
+    fn expiries(&self, name: &Name) -> Expiries {
+        match self.keys.get(name).map(|entry| &entry.held) {
+            Some(Held::SortedSet(_, expiries)) => expiries.clone(),
+            _ => Expiries::new(),
+        }
+    }
+
+    /// Puts scores, and leaves the expiries of those that are there.
     fn put_scores(&mut self, name: &Name, scores: Scores) {
-        *self.change(name, Kind::SortedSet) = Held::SortedSet(scores);
+        let expiries = self.expiries(name);
+        self.put_expiring(name, scores, expiries);
+    }
+
+    fn put_expiring(&mut self, name: &Name, scores: Scores, mut expiries: Expiries) {
+        expiries.retain(|member, _| scores.contains_key(member));
+        *self.change(name, Kind::SortedSet) = Held::SortedSet(scores, expiries);
+    }
+
+    fn expire_members(&mut self, name: &Name, members: &[Bytes], at: Option<u64>, condition: ExpiryCondition) -> Reply {
+        self.typed(name, Kind::SortedSet)?;
+        let mut changes = Vec::new();
+        for member in members {
+            let (mut scores, mut expiries) = (self.scores(name)?, self.expiries(name));
+            let mut expires_at = expiries.get(member).copied();
+            let change = match scores.get(member) {
+                Some(_) => changed(&mut expires_at, at, condition, self.now),
+                None => Change::Missing,
+            };
+            match change {
+                Change::Done if at.is_none() => _ = expiries.remove(member),
+                Change::Done => _ = expiries.insert(member.clone(), at.unwrap()),
+                Change::Removed => _ = scores.remove(member),
+                Change::NotApplied | Change::Missing => {}
+            }
+            if matches!(change, Change::Done | Change::Removed) {
+                self.put_expiring(name, scores, expiries);
+            }
+            changes.push(change);
+        }
+        Ok(KeysReply::Expired(changes))
+    }
+
+    fn describe_members(&self, name: &Name, members: &[Bytes]) -> Reply {
+        let (scores, expiries) = (self.scores(name)?, self.expiries(name));
+        let version = self.keys.get(name).map(|entry| entry.version).unwrap_or_default();
+        let describe = |member| scores.get(member).map(|_| (version, expiries.get(member).copied()));
+        Ok(KeysReply::Described(members.iter().map(describe).collect()))
     }
 
     pub fn run_sorted_set(&mut self, space: Space, command: &SortedSetCommand, actual: &Reply) -> Reply {
@@ -33,15 +79,7 @@ impl Model {
             SortedSetCommand::Increment { key, member, by, options } => {
                 self.increment(&(space, key.clone()), member, *by, *options)
             }
-            SortedSetCommand::Remove { key, members } => {
-                let name = (space, key.clone());
-                let mut scores = self.scores(&name)?;
-                let removed = members.iter().filter(|member| scores.remove(*member).is_some()).count();
-                if removed > 0 {
-                    self.put_scores(&name, scores);
-                }
-                Ok(KeysReply::Count(removed as u64))
-            }
+            SortedSetCommand::Remove { key, members } => self.remove_scores(&(space, key.clone()), members),
             SortedSetCommand::Scores { key, members } => {
                 let scores = self.scores(&(space, key.clone()))?;
                 Ok(KeysReply::Scores(members.iter().map(|member| scores.get(member).copied()).collect()))
@@ -67,10 +105,7 @@ impl Model {
                 Ok(KeysReply::Count(self.drop_scores(&name, &removed)? as u64))
             }
             SortedSetCommand::Pop { key, count, reverse } => {
-                let name = (space, key.clone());
-                let mut popped = in_range(&self.scores(&name)?, &Range::Rank(0, -1), *reverse);
-                popped.truncate(*count as usize);
-                self.drop_scores(&name, &popped)?;
+                let popped = self.pop_scores(&(space, key.clone()), *count, *reverse)?;
                 Ok(KeysReply::Scored(popped))
             }
             SortedSetCommand::PopFirst { keys, count, reverse } => self.pop_first_scores(space, keys, *count, *reverse),
@@ -86,6 +121,11 @@ impl Model {
                 let stored = members.into_iter().skip(*offset as usize).take(*limit as usize).collect();
                 Ok(self.store_scores((space, to.clone()), stored))
             }
+            SortedSetCommand::Expire { key, members, at, condition, relative } => {
+                let at = self.time(*at, *relative);
+                self.expire_members(&(space, key.clone()), members, at, *condition)
+            }
+            SortedSetCommand::Describe { key, members } => self.describe_members(&(space, key.clone()), members),
             SortedSetCommand::Combine { operation, sources, aggregate, store } => {
                 let scores = self.combine_scores(space, *operation, sources, *aggregate)?;
                 Ok(match store {
@@ -94,6 +134,15 @@ impl Model {
                 })
             }
         }
+    }
+
+    fn remove_scores(&mut self, name: &Name, members: &[Bytes]) -> Reply {
+        let mut scores = self.scores(name)?;
+        let removed = members.iter().filter(|member| scores.remove(*member).is_some()).count();
+        if removed > 0 {
+            self.put_scores(name, scores);
+        }
+        Ok(KeysReply::Count(removed as u64))
     }
 
     fn increment(&mut self, name: &Name, member: &Bytes, by: f64, options: AddOptions) -> Reply {
@@ -113,14 +162,18 @@ impl Model {
         Ok(KeysReply::Score(sum))
     }
 
+    fn pop_scores(&mut self, name: &Name, count: u64, reverse: bool) -> Result<Vec<(Bytes, f64)>, KeysError> {
+        let mut popped = in_range(&self.scores(name)?, &Range::Rank(0, -1), reverse);
+        popped.truncate(count as usize);
+        self.drop_scores(name, &popped)?;
+        Ok(popped)
+    }
+
     fn pop_first_scores(&mut self, space: Space, keys: &[Bytes], count: u64, reverse: bool) -> Reply {
         for key in keys {
             let name = (space, key.clone());
-            let mut popped = in_range(&self.scores(&name)?, &Range::Rank(0, -1), reverse);
-            if !popped.is_empty() {
-                popped.truncate(count as usize);
-                self.drop_scores(&name, &popped)?;
-                return Ok(KeysReply::ScoredOf(key.clone(), popped));
+            if !self.scores(&name)?.is_empty() {
+                return Ok(KeysReply::ScoredOf(key.clone(), self.pop_scores(&name, count, reverse)?));
             }
         }
         Ok(KeysReply::Missing)
@@ -128,7 +181,10 @@ impl Model {
 
     fn store_scores(&mut self, to: Name, scores: Scores) -> KeysReply {
         let count = scores.len() as u64;
-        self.keys.insert(to, Entry { held: Held::SortedSet(scores), version: self.version, expires_at: None });
+        self.keys.insert(
+            to,
+            Entry { held: Held::SortedSet(scores, Expiries::new()), version: self.version, expires_at: None },
+        );
         KeysReply::Count(count)
     }
 
@@ -144,7 +200,7 @@ impl Model {
         for (key, weight) in sources {
             let mut scores = match self.keys.get(&(space, key.clone())).map(|entry| &entry.held) {
                 None => Scores::new(),
-                Some(Held::SortedSet(scores)) => scores.clone(),
+                Some(Held::SortedSet(scores, _)) => scores.clone(),
                 Some(Held::Set(members)) => members.keys().map(|member| (member.clone(), 1.0)).collect(),
                 Some(_) => return Err(KeysError::WrongType),
             };

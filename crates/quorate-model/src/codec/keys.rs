@@ -110,6 +110,8 @@ one_of!(SortedSetCommand {
     12: Draw { key, count, repeats, seed },
     13: StoreRange { key, to, range, reverse, offset, limit },
     14: Combine { operation, sources, aggregate, store },
+    15: Expire { key, members, at, condition, relative },
+    16: Describe { key, members },
 });
 
 one_of!(ListCommand {

@@ -211,7 +211,10 @@ impl Check {
                 self.keys([key]);
                 self.fields(members.iter().map(|(_, member)| member));
             }
-            SortedSetCommand::Remove { key, members } | SortedSetCommand::Scores { key, members } => {
+            SortedSetCommand::Remove { key, members }
+            | SortedSetCommand::Scores { key, members }
+            | SortedSetCommand::Expire { key, members, .. }
+            | SortedSetCommand::Describe { key, members } => {
                 self.keys([key]);
                 self.fields(members);
             }

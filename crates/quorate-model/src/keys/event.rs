@@ -77,7 +77,8 @@ impl BitOr for EventClasses {
 macro_rules! events {
     ($($class:ident: $($event:ident = $name:literal),+;)+) => {
         /// What has happened to a key. An event has the name that Redis gives it; those that Redis does not have are
-        /// `sexpire`, `spersist` and `sexpired`, for members of sets, which only Quorate lets expire.
+        /// `sexpire`, `spersist` and `sexpired`, for members of sets, which only Quorate lets expire, and `zexpire`,
+        /// `zpersist` and `zexpired`, for members of sorted sets.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[non_exhaustive]
         #[expect(missing_docs, reason = "the names say it")]
@@ -118,7 +119,8 @@ events! {
     SORTED_SET: ScoreAdd = "zadd", ScoreIncrement = "zincr", ScoreRemove = "zrem", RankRangeRemove = "zremrangebyrank",
         ScoreRangeRemove = "zremrangebyscore", MemberRangeRemove = "zremrangebylex", LowestPop = "zpopmin",
         HighestPop = "zpopmax", RangeStore = "zrangestore", ScoreUnion = "zunionstore",
-        ScoreIntersection = "zinterstore", ScoreDifference = "zdiffstore";
+        ScoreIntersection = "zinterstore", ScoreDifference = "zdiffstore", ScoreExpire = "zexpire",
+        ScorePersist = "zpersist", ScoreExpired = "zexpired";
     EXPIRED: Expired = "expired";
     NEW: New = "new";
 }

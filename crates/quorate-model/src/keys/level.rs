@@ -1,14 +1,20 @@
 //! Which format level a command needs.
 
 use super::{
-    ElementCommand, Expiry, HashCommand, KEYS_LEVEL, KeyCommand, KeysCommand, RELATIVE_LEVEL, SetCommand, SpaceCommand,
-    StringCommand,
+    ElementCommand, Expiry, HashCommand, KEYS_LEVEL, KeyCommand, KeysCommand, MEMBER_EXPIRY_LEVEL, RELATIVE_LEVEL,
+    SetCommand, SortedSetCommand, SpaceCommand, StringCommand,
 };
 
 impl SpaceCommand {
     /// Returns the format level that it needs.
     pub fn level(&self) -> u32 {
-        if has_relative_expiry(&self.command) { RELATIVE_LEVEL } else { KEYS_LEVEL }
+        match &self.command {
+            KeysCommand::SortedSet(SortedSetCommand::Expire { .. } | SortedSetCommand::Describe { .. }) => {
+                MEMBER_EXPIRY_LEVEL
+            }
+            command if has_relative_expiry(command) => RELATIVE_LEVEL,
+            _ => KEYS_LEVEL,
+        }
     }
 }
 

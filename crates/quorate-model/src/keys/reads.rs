@@ -34,7 +34,7 @@ impl KeysCommand {
             Self::Hash(command) => matches!(command, Hash::Set { .. } | Hash::Add { .. } | Hash::AddFloat { .. }),
             Self::Set(Set::Add { .. } | Set::Move { .. } | Set::Combine { store: Some(_), .. }) => true,
             Self::Set(Set::Pop { .. } | Set::Combine { .. }) => false,
-            Self::SortedSet(Sorted::Pop { .. } | Sorted::PopFirst { .. }) => false,
+            Self::SortedSet(Sorted::Pop { .. } | Sorted::PopFirst { .. } | Sorted::Expire { .. }) => false,
             Self::SortedSet(command) => !sorted_set(command),
             Self::List(List::Pop { .. } | List::PopFirst { .. } | List::Move { .. }) => false,
             Self::List(command) => !list(command),
@@ -96,8 +96,9 @@ fn sorted_set(command: &SortedSetCommand) -> bool {
     match command {
         Combine { store, .. } => store.is_none(),
         Scores { .. } | Rank { .. } | Range { .. } | CountRange { .. } | Scan { .. } | Draw { .. } => true,
+        Describe { .. } => true,
         Add { .. } | Increment { .. } | Remove { .. } | RemoveRange { .. } | Pop { .. } => false,
-        PopFirst { .. } | StoreRange { .. } => false,
+        PopFirst { .. } | StoreRange { .. } | Expire { .. } => false,
     }
 }
 

@@ -1,10 +1,11 @@
 //! Commands on sorted sets: members in the order of their scores, and those of equal scores in that of their bytes.
+//! Each member may expire by itself; one whose score changes keeps its expiry.
 
 use std::ops::Bound;
 
 use bytes::Bytes;
 
-use super::SetOperation;
+use super::{ExpiryCondition, SetOperation};
 
 /// A command on a sorted set. Scores are doubles, but not NaN; -0 is 0.
 #[derive(Clone, Debug, PartialEq)]
@@ -156,6 +157,32 @@ pub enum SortedSetCommand {
         aggregate: Aggregate,
         /// Where the result is stored, whatever the key holds; an empty result removes the key.
         store: Option<Bytes>,
+    },
+    /// Sets the expiry of members, or removes it (Q.ZEXPIRE, Q.ZPERSIST, ...), since [`MEMBER_EXPIRY_LEVEL`]. A time
+    /// that has come removes a member. Returns for each member what became of it.
+    ///
+    /// [`MEMBER_EXPIRY_LEVEL`]: super::MEMBER_EXPIRY_LEVEL
+    Expire {
+        /// The key.
+        key: Bytes,
+        /// The members.
+        members: Vec<Bytes>,
+        /// When they expire, in nanoseconds since 1970; none for never.
+        at: Option<u64>,
+        /// What has to hold for each member.
+        condition: ExpiryCondition,
+        /// Whether the time counts from the stamp of the entry instead of 1970.
+        relative: bool,
+    },
+    /// Returns for each member when it expires (Q.ZTTL, ...), and the version of the key, because a member has none of
+    /// its own; since [`MEMBER_EXPIRY_LEVEL`].
+    ///
+    /// [`MEMBER_EXPIRY_LEVEL`]: super::MEMBER_EXPIRY_LEVEL
+    Describe {
+        /// The key.
+        key: Bytes,
+        /// The members.
+        members: Vec<Bytes>,
     },
 }
 

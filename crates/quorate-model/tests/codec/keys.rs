@@ -258,6 +258,7 @@ fn any_sorted_set_command() -> impl Strategy<Value = SortedSetCommand> {
             aggregate: select(vec![Aggregate::Sum, Aggregate::Lowest, Aggregate::Highest]),
             store: of(key()),
         }),
+        super::keys_7::any_command(),
     ]
 }
 
