@@ -41,7 +41,8 @@ pub(crate) fn create(conn: &Connection, identity: StoreIdentity) -> rusqlite::Re
     Ok(row)
 }
 
-/// Creates what is missing of the stores beside SQL: since layout level 8 keys, since level 9 locks and events.
+/// Creates what is missing of the stores beside SQL: since layout level 8 keys, since level 9 locks and events. Since
+/// level 10 a view on keys is another one.
 fn of_stores() -> impl Iterator<Item = &'static str> {
     keys::schema::all().chain(locks::schema::ALL).chain(events::schema::ALL)
 }
@@ -53,6 +54,10 @@ pub(crate) fn upgrade(conn: &Connection) -> rusqlite::Result<()> {
         if !has_column(conn, table, column)? {
             conn.execute(&format!("ALTER TABLE {table} ADD COLUMN {column} {kind}"), [])?;
         }
+    }
+    let (view, column, drop) = keys::schema::CHANGED_VIEW;
+    if !has_column(conn, view, column)? {
+        conn.execute(drop, [])?;
     }
     let tables = [REJECTIONS, extensions::TABLE, USERS, requests::TABLE];
     for table in tables.into_iter().chain(of_stores()) {

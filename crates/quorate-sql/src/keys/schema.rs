@@ -60,6 +60,11 @@ pub(crate) fn all() -> impl Iterator<Item = &'static str> {
 pub(crate) const VIEW_NAMES: [&str; 5] =
     ["quorate_keys", "quorate_hashes", "quorate_sets", "quorate_sorted_sets", "quorate_lists"];
 
+/// A view that lacks a column in older layouts, the column, and the statement that removes the view, before it is
+/// created anew.
+pub(crate) const CHANGED_VIEW: (&str, &str, &str) =
+    ("quorate_sorted_sets", "expires_at", "DROP VIEW IF EXISTS quorate_sorted_sets");
+
 /// Whether something that expires at a time, or never, exists at the time of the statement, which is in milliseconds.
 macro_rules! is_alive {
     ($at:literal) => {
@@ -112,10 +117,15 @@ const VIEWS: [&str; 5] = [
         is_alive!("e.expires_at")
     ),
     concat!(
-        "CREATE VIEW IF NOT EXISTS quorate_sorted_sets AS SELECT g.space, k.key, m.member, m.score
-    FROM _quorate_keys k JOIN _quorate_keys_generations g USING (generation)
-    JOIN _quorate_keys_members m ON m.key_id = k.id WHERE g.space IS NOT NULL AND k.kind = 4 AND ",
-        is_alive!("k.expires_at")
+        "CREATE VIEW IF NOT EXISTS quorate_sorted_sets AS SELECT g.space, k.key, m.member, m.score, ",
+        time!("e.expires_at"),
+        " AS expires_at FROM _quorate_keys k JOIN _quorate_keys_generations g USING (generation)
+    JOIN _quorate_keys_members m ON m.key_id = k.id
+    LEFT JOIN _quorate_keys_elements e ON k.volatile > 0 AND e.key_id = m.key_id AND e.field = m.member
+    WHERE g.space IS NOT NULL AND k.kind = 4 AND ",
+        is_alive!("k.expires_at"),
+        " AND ",
+        is_alive!("e.expires_at")
     ),
     concat!(
         "CREATE VIEW IF NOT EXISTS quorate_lists AS SELECT g.space, k.key, i.position - k.head AS position, i.value

@@ -138,7 +138,8 @@ fn elements_that_have_expired_are_gone_as_they_are_in_memory() {
     let (files, config) =
         (Files::new(), ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(1_500) });
     let database = std::cell::RefCell::new(files.open());
-    proptest!(config, |(steps in steps(generate::expiring(), 40), budgets in budgets())| {
+    let expiring = || prop_oneof![generate::expiring(), generate::expiring_scores()];
+    proptest!(config, |(steps in steps(expiring(), 40), budgets in budgets())| {
         run(&mut database.borrow_mut(), steps, &budgets);
     });
 }

@@ -5,7 +5,7 @@
 use bytes::Bytes;
 use quorate_apply::AppliedRow;
 use quorate_model::events::EVENTS_LEVEL;
-use quorate_model::keys::KEYS_LEVEL;
+use quorate_model::keys::{KEYS_LEVEL, MEMBER_EXPIRY_LEVEL};
 use quorate_model::limits::BASE_LEVEL;
 use quorate_model::users::USERS_LEVEL;
 use quorate_model::{ARCHIVER_LEVEL, Applied, Archiver, Epoch, GroupId, LogId, NodeId, StoreFault, StoreIdentity};
@@ -19,14 +19,14 @@ use crate::classify;
 /// Since level 2 sessions have a column `recent`, since level 3 there is a table of enabled extensions, since level 4
 /// one of rejected entries, since level 5 the applied row has the columns `format_level` and `due`, since level 6 there
 /// are tables of users and of requests with keys, since level 7 the applied row has the columns `archiver_node` and
-/// `archiver_token`, since level 8 there are the tables of keys and the views on them, and since level 9 there are
-/// those of locks and of events.
+/// `archiver_token`, since level 8 there are the tables of keys and the views on them, since level 9 there are those of
+/// locks and of events, and since level 10 sorted sets have elements, too, for members that expire.
 ///
 /// A row says level 4 as long as the columns of level 5 hold their defaults, level 5 until the tables of level 6 may
-/// hold rows, level 6 until there may be an archiver, level 7 until there may be keys, and level 8 until there may be
-/// locks or events. An older program can then use the database, so a cluster can be upgraded node by node, and back,
-/// until the format level rises.
-pub const STORE_LEVEL: u32 = 9;
+/// hold rows, level 6 until there may be an archiver, level 7 until there may be keys, level 8 until there may be locks
+/// or events, and level 9 until members of sorted sets may expire. An older program can then use the database, so a
+/// cluster can be upgraded node by node, and back, until the format level rises.
+pub const STORE_LEVEL: u32 = 10;
 
 /// The level of the layout since which the row has a format level and a due time.
 const WITH_FORMAT_LEVEL: u32 = 5;
@@ -40,10 +40,14 @@ const WITH_ARCHIVER: u32 = 7;
 /// The level of the layout since which there may be keys.
 const WITH_KEYS: u32 = 8;
 
+/// The level of the layout since which there may be locks and events.
+const WITH_LOCKS: u32 = 9;
+
 /// Returns the lowest level of the layout that holds a row.
 fn layout_of(row: &AppliedRow) -> u32 {
     match row.applied.level {
-        EVENTS_LEVEL.. => STORE_LEVEL,
+        MEMBER_EXPIRY_LEVEL.. => STORE_LEVEL,
+        EVENTS_LEVEL.. => WITH_LOCKS,
         KEYS_LEVEL.. => WITH_KEYS,
         _ if row.archiver.is_some() => WITH_ARCHIVER,
         BASE_LEVEL if row.applied.due.is_none() => WITH_FORMAT_LEVEL - 1,

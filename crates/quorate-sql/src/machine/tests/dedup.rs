@@ -2,7 +2,7 @@
 
 use quorate_apply::session::{SESSION_IDLE_NANOS, SESSIONS_MAX};
 use quorate_model::ARCHIVER_LEVEL;
-use quorate_model::keys::KEYS_LEVEL;
+use quorate_model::keys::{KEYS_LEVEL, MEMBER_EXPIRY_LEVEL};
 use quorate_model::limits::{KEPT_OUTCOME_BYTES_MAX, SESSION_WINDOW};
 use quorate_model::locks::LOCKS_LEVEL;
 use quorate_model::users::USERS_LEVEL;
@@ -139,6 +139,19 @@ fn a_database_of_layout_4_is_upgraded_from_any_state() {
     }
 }
 
+/// The view of layout 9 has one column less.
+#[test]
+fn a_view_of_an_older_layout_is_created_anew() {
+    let (mut node, _) = node();
+    let view = "CREATE VIEW quorate_sorted_sets AS SELECT g.space, k.key, m.member, m.score FROM _quorate_keys k
+        JOIN _quorate_keys_generations g USING (generation) JOIN _quorate_keys_members m ON m.key_id = k.id";
+    node.conn().execute_batch(&format!("DROP VIEW quorate_sorted_sets; {view}")).unwrap();
+    let read = "SELECT expires_at FROM quorate_sorted_sets";
+    node.fails(read);
+    node.restart();
+    assert_eq!(node.ok(read).rows.len(), 0);
+}
+
 /// So that a cluster can be upgraded node by node, and back.
 #[test]
 fn the_layout_stays_old_until_the_format_level_rises() {
@@ -146,7 +159,9 @@ fn the_layout_stays_old_until_the_format_level_rises() {
     let layout =
         |node: &Node| node.conn().query_row("SELECT level FROM _quorate_applied", [], |row| row.get::<_, u32>(0));
     assert_eq!(layout(&node), Ok(4));
-    for (level, of_layout) in [(2, 5), (USERS_LEVEL, 6), (ARCHIVER_LEVEL, 7), (KEYS_LEVEL, 8), (LOCKS_LEVEL, 9)] {
+    let levels =
+        [(2, 5), (USERS_LEVEL, 6), (ARCHIVER_LEVEL, 7), (KEYS_LEVEL, 8), (LOCKS_LEVEL, 9), (MEMBER_EXPIRY_LEVEL, 10)];
+    for (level, of_layout) in levels {
         node.propose(&Proposal::new(None, vec![ControlCommand::Raise(level).into()])).unwrap();
         assert_eq!((layout(&node), node.applier().applied().level), (Ok(of_layout), level));
         node.restart();

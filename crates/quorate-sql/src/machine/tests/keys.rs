@@ -3,8 +3,8 @@
 use quorate_apply::suite::{self, Act, Fixture};
 use quorate_apply::{Scope, Stores};
 use quorate_keys::{
-    Collection, Condition, ElementCommand, End, Expiry, HashCommand, KeyCommand, KeysCommand, KeysReply, ListCommand,
-    StringCommand,
+    Collection, Condition, ElementCommand, End, Expiry, ExpiryCondition, HashCommand, KeyCommand, KeysCommand,
+    KeysReply, ListCommand, SortedSetCommand, StringCommand,
 };
 use quorate_model::RequestKey;
 use quorate_model::keys::SpaceCommand;

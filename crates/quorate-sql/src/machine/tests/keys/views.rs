@@ -68,6 +68,20 @@ fn what_has_expired_is_not_shown_whether_or_not_it_was_swept() {
 }
 
 #[test]
+fn a_member_of_a_sorted_set_is_shown_until_it_expires() {
+    let mut node = with_each(&[]);
+    let (key, members, condition) = ("sorted".into(), vec!["m".into()], ExpiryCondition::Always);
+    let expire = SortedSetCommand::Expire { key, members, at: Some(EXPIRY), condition, relative: false };
+    node.propose(&alone(KeysCommand::SortedSet(expire))).unwrap();
+    let expected = ["xm 1.5 2023-12-26 14:13:20.000", "xn inf -"];
+    let all = "SELECT member, score, expires_at FROM quorate_sorted_sets ORDER BY score";
+    assert_eq!(lines(&mut node, all), expected);
+    let outcome =
+        node.apply(&[stamped(node.next, EXPIRY, &single("SELECT member FROM quorate_sorted_sets"))]).remove(0);
+    assert_eq!(only(&outcome.unwrap()).rows, [[Value::from(b"n".to_vec())]]);
+}
+
+#[test]
 fn statements_triggers_and_views_may_read_the_views() {
     let mut node = with_each(&[
         "CREATE TABLE t (a, b)",
