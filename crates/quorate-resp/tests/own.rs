@@ -69,6 +69,17 @@ fn members_of_a_set_expire_as_fields_of_a_hash_do() {
 }
 
 #[test]
+fn members_of_a_sorted_set_expire_as_fields_of_a_hash_do() {
+    let mut door = MemoryDoor::new(1);
+    assert_eq!(talk(&mut door, "ZADD z 1 a 2 b 3 c\nQ.ZEXPIRE z 10 MEMBERS 2 a d"), ":3 *2 :1 :-2");
+    assert_eq!(talk(&mut door, "Q.ZPEXPIRE z 3500 NX MEMBERS 2 a b\nZINCRBY z 5 b"), "*2 :0 :1 $1 7");
+    assert_eq!(talk(&mut door, "Q.ZTTL z MEMBERS 4 a b c d\nQ.ZPTTL z MEMBERS 1 b"), "*4 :10 :4 :-1 :-2 *1 :3500");
+    assert_eq!(talk(&mut door, "Q.ZPERSIST z MEMBERS 2 a c\nQ.ZEXPIRE z 0 MEMBERS 1 c"), "*2 :1 :-1 *1 :2");
+    assert_eq!(talk_at(&mut door, "ZRANGE z 0 -1\nZCARD z\nZRANK z b", NOW + 4_000_000_000), "*1 $1 a :1 $-1");
+    assert!(talk(&mut door, "SET k v\nQ.ZTTL k MEMBERS 1 a").starts_with("+OK -WRONGTYPE"));
+}
+
+#[test]
 fn wrong_words_on_members_are_errors_that_name_the_word() {
     let mut door = MemoryDoor::new(1);
     const COUNT: &str = "-ERR the number after MEMBERS must be that of the members";

@@ -80,7 +80,7 @@ pub use self::pop::{Pop, Taken};
 pub use self::put::Put;
 pub use self::reply::{FromReply, Replies};
 pub use self::scan::{ElementScan, Scan};
-pub use self::sorted_sets::{InRange, Popped, SortedSet};
+pub use self::sorted_sets::{Expiring, InRange, Popped, SortedSet};
 pub use self::wait::WAIT_LOOK;
 pub use self::watch::{PREFIX_LOOKS_APART, Seen, WATCHED_KEYS_MAX, Watch};
 pub use self::when::When;

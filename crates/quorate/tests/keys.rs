@@ -171,6 +171,9 @@ fn sorted_sets_have_ranks_and_lists_have_ends() {
         assert_eq!(scores.increment("a", 1.5).await?, 2.5);
         assert_eq!(scores.score("a").await?, Some(2.5));
         assert_eq!(scores.scores(["a", "x"]).await?, [Some(2.5), None]);
+        assert_eq!(scores.expire(["a", "x"], HOUR).await?, [Change::Done, Change::Missing]);
+        assert!(scores.describe(["a"]).await?[0].unwrap().1.is_some());
+        assert_eq!(scores.persist(["a"]).await?, [Change::Done]);
         assert_eq!((scores.rank("a").await?, scores.reverse_rank("a").await?), (Some((2, 2.5)), Some((1, 2.5))));
         let members = |found: Vec<(Bytes, f64)>| found.into_iter().map(|(member, _)| member).collect::<Vec<_>>();
         assert_eq!(members(scores.by_rank(0, 1).reverse().await?), ["c", "a"]);

@@ -1,8 +1,9 @@
-//! Commands on the expiry of fields of hashes, and of members of sets.
+//! Commands on the expiry of fields of hashes, and of members of sets and sorted sets.
 
 use bytes::Bytes;
 use quorate_keys::{
     Collection, Condition, ElementCommand, Expiry, ExpiryCondition, HashCommand, KeysCommand, KeysReply, Kind,
+    SortedSetCommand,
 };
 
 use super::times::{self, Clock, MILLISECONDS, MILLISECONDS_AT, SECONDS, SECONDS_AT, When, time_of};
@@ -15,46 +16,80 @@ use crate::table::{ONE, Spec, read, write};
 /// The rows of commands on the expiry of fields.
 pub const COMMANDS: &[Spec] = &[
     read("httl", -5, ONE, "7.4.0", "Returns in how many seconds fields expire.", |args| {
-        expires(args, Collection::Hash, SECONDS)
+        expires(args, Of::Hash, SECONDS)
     }),
     read("hpttl", -5, ONE, "7.4.0", "Returns in how many milliseconds fields expire.", |args| {
-        expires(args, Collection::Hash, MILLISECONDS)
+        expires(args, Of::Hash, MILLISECONDS)
     }),
     read("hexpiretime", -5, ONE, "7.4.0", "Returns when fields expire, in seconds since 1970.", |args| {
-        expires(args, Collection::Hash, SECONDS_AT)
+        expires(args, Of::Hash, SECONDS_AT)
     }),
     read("hpexpiretime", -5, ONE, "7.4.0", "Returns when fields expire, in milliseconds since 1970.", |args| {
-        expires(args, Collection::Hash, MILLISECONDS_AT)
+        expires(args, Of::Hash, MILLISECONDS_AT)
     }),
-    write("hexpire", -6, ONE, "7.4.0", "Has fields expire in seconds.", |args| expire(args, Collection::Hash, SECONDS)),
+    write("hexpire", -6, ONE, "7.4.0", "Has fields expire in seconds.", |args| expire(args, Of::Hash, SECONDS)),
     write("hpexpire", -6, ONE, "7.4.0", "Has fields expire in milliseconds.", |args| {
-        expire(args, Collection::Hash, MILLISECONDS)
+        expire(args, Of::Hash, MILLISECONDS)
     }),
-    write("hexpireat", -6, ONE, "7.4.0", "Has fields expire at a second.", |args| {
-        expire(args, Collection::Hash, SECONDS_AT)
-    }),
+    write("hexpireat", -6, ONE, "7.4.0", "Has fields expire at a second.", |args| expire(args, Of::Hash, SECONDS_AT)),
     write("hpexpireat", -6, ONE, "7.4.0", "Has fields expire at a millisecond.", |args| {
-        expire(args, Collection::Hash, MILLISECONDS_AT)
+        expire(args, Of::Hash, MILLISECONDS_AT)
     }),
-    write("hpersist", -5, ONE, "7.4.0", "Has fields never expire.", |args| persist(args, Collection::Hash)),
+    write("hpersist", -5, ONE, "7.4.0", "Has fields never expire.", |args| persist(args, Of::Hash)),
     write("hgetdel", -5, ONE, "8.0.0", "Returns the values of fields, and removes them.", get_delete),
     write("hgetex", -5, ONE, "8.0.0", "Returns the values of fields, and sets their expiry.", get_expire),
     write("hsetex", -6, ONE, "8.0.0", "Sets fields that expire.", set_expire),
 ];
 
-/// Returns the word in front of the elements that a command names.
-pub fn word_of(of: Collection) -> &'static str {
-    match of {
-        Collection::Hash => "FIELDS",
-        Collection::Set => "MEMBERS",
-    }
+/// What holds the elements that a command names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Of {
+    /// Fields of a hash.
+    Hash,
+    /// Members of a set.
+    Set,
+    /// Members of a sorted set.
+    SortedSet,
 }
 
-/// Returns the error that the number of elements is wrong.
-fn mismatch(of: Collection) -> Refusal {
-    match of {
-        Collection::Hash => Refusal::FieldCount,
-        Collection::Set => Refusal::Text("ERR the number after MEMBERS must be that of the members"),
+impl Of {
+    /// Returns the word in front of the elements.
+    fn word(self) -> &'static str {
+        match self {
+            Self::Hash => "FIELDS",
+            Self::Set | Self::SortedSet => "MEMBERS",
+        }
+    }
+
+    /// Returns the error that the number of elements is wrong.
+    fn mismatch(self) -> Refusal {
+        match self {
+            Self::Hash => Refusal::FieldCount,
+            Self::Set | Self::SortedSet => Refusal::Text("ERR the number after MEMBERS must be that of the members"),
+        }
+    }
+
+    /// Returns the command that tells when elements expire.
+    fn describe(self, key: Bytes, fields: Vec<Bytes>) -> KeysCommand {
+        let of = match self {
+            Self::Hash => Collection::Hash,
+            Self::Set => Collection::Set,
+            Self::SortedSet => return SortedSetCommand::Describe { key, members: fields }.into(),
+        };
+        ElementCommand::Describe { of, key, fields }.into()
+    }
+
+    /// Returns the command that sets the expiry of elements.
+    fn expire(self, key: Bytes, fields: Vec<Bytes>, expiry: Expiry, condition: ExpiryCondition) -> KeysCommand {
+        let (at, relative) = time_of(expiry);
+        let of = match self {
+            Self::Hash => Collection::Hash,
+            Self::Set => Collection::Set,
+            Self::SortedSet => {
+                return SortedSetCommand::Expire { key, members: fields, at, condition, relative }.into();
+            }
+        };
+        ElementCommand::Expire { of, key, fields, at, condition, relative }.into()
     }
 }
 
@@ -66,12 +101,12 @@ fn count(args: &mut Args, each: usize, mismatch: Refusal) -> Result<(), Refusal>
 }
 
 /// Reads elements, in front of which their number is.
-pub fn elements(args: &mut Args, of: Collection) -> Result<Vec<Bytes>, Refusal> {
-    elements_or(args, of, mismatch(of))
+pub fn elements(args: &mut Args, of: Of) -> Result<Vec<Bytes>, Refusal> {
+    elements_or(args, of, of.mismatch())
 }
 
-fn elements_or(args: &mut Args, of: Collection, mismatch: Refusal) -> Result<Vec<Bytes>, Refusal> {
-    let word = word_of(of);
+fn elements_or(args: &mut Args, of: Of, mismatch: Refusal) -> Result<Vec<Bytes>, Refusal> {
+    let word = of.word();
     if !args.option(word) {
         return Err(if args.has(word) { Refusal::Syntax } else { mismatch });
     }
@@ -80,10 +115,9 @@ fn elements_or(args: &mut Args, of: Collection, mismatch: Refusal) -> Result<Vec
 }
 
 /// Returns when elements expire.
-pub fn expires(args: &mut Args, of: Collection, clock: Clock) -> Planned {
+pub fn expires(args: &mut Args, of: Of, clock: Clock) -> Planned {
     let (key, fields, now) = (args.next()?, elements_or(args, of, Refusal::Syntax)?, args.moment.now);
-    let command = ElementCommand::Describe { of, key, fields };
-    args.plan(KeysCommand::Element(command), move |reply| {
+    args.plan(of.describe(key, fields), move |reply| {
         let KeysReply::Described(elements) = reply else { return replies::unexpected(&reply) };
         let number = |element: Option<(_, Option<u64>)>| match element {
             None => -2,
@@ -94,26 +128,21 @@ pub fn expires(args: &mut Args, of: Collection, clock: Clock) -> Planned {
     })
 }
 
-fn change(of: Collection, key: Bytes, fields: Vec<Bytes>, expiry: Expiry, condition: ExpiryCondition) -> KeysCommand {
-    let (at, relative) = time_of(expiry);
-    KeysCommand::Element(ElementCommand::Expire { of, key, fields, at, condition, relative })
-}
-
 /// Has elements expire.
-pub fn expire(args: &mut Args, of: Collection, clock: Clock) -> Planned {
+pub fn expire(args: &mut Args, of: Of, clock: Clock) -> Planned {
     let (key, word) = (args.next()?, args.next()?);
-    let condition = times::condition_before(args, word_of(of), mismatch(of))?;
+    let condition = times::condition_before(args, of.word(), of.mismatch())?;
     let fields = elements(args, of)?;
     let expiry = clock.not_before(&word, args)?;
-    args.plan(change(of, key, fields, expiry, condition), replies::changes(0))
+    args.plan(of.expire(key, fields, expiry, condition), replies::changes(0))
 }
 
 /// Has elements never expire.
-pub fn persist(args: &mut Args, of: Collection) -> Planned {
+pub fn persist(args: &mut Args, of: Of) -> Planned {
     let key = args.next()?;
-    let mismatch = if args.has(word_of(of)) { mismatch(of) } else { Refusal::Syntax };
+    let mismatch = if args.has(of.word()) { of.mismatch() } else { Refusal::Syntax };
     let fields = elements_or(args, of, mismatch)?;
-    args.plan(change(of, key, fields, Expiry::Never, ExpiryCondition::Always), replies::changes(-1))
+    args.plan(of.expire(key, fields, Expiry::Never, ExpiryCondition::Always), replies::changes(-1))
 }
 
 fn get_delete(args: &mut Args) -> Planned {
@@ -129,7 +158,7 @@ fn get_delete(args: &mut Args) -> Planned {
 fn get_expire(args: &mut Args) -> Planned {
     let key = args.next()?;
     let when = if args.option("PERSIST") { Some(When::Never) } else { When::read(args)? };
-    let fields = elements(args, Collection::Hash)?;
+    let fields = elements(args, Of::Hash)?;
     let expiry = match when.map(|when| when.expiry(args, Clock::not_before)).transpose() {
         Ok(expiry) => expiry,
         Err(refusal) => return args.refuse_after(key, Kind::Hash, Frame::error(&refusal), refusal),

@@ -2,11 +2,11 @@
 
 use bytes::Bytes;
 use quorate_keys::{
-    Collection, Condition, Expiry, KeyCommand, KeyEntry, KeysCommand, KeysReply, Order, Page, SetCommand, Span,
-    StringCommand, Version,
+    Condition, Expiry, KeyCommand, KeyEntry, KeysCommand, KeysReply, Order, Page, SetCommand, Span, StringCommand,
+    Version,
 };
 
-use super::fields;
+use super::fields::{self, Of};
 use super::times::{Clock, MILLISECONDS, SECONDS, When};
 use crate::args::{Args, Planned};
 use crate::error::Refusal;
@@ -24,19 +24,32 @@ pub const COMMANDS: &[Spec] = &[
     read("q.range", -3, NONE, OURS, "Returns the keys from one on and below another, in their order.", range),
     read("q.prefix", -2, NONE, OURS, "Returns the keys that start so, in their order.", prefix),
     read("q.sttl", -5, ONE, OURS, "Returns in how many seconds members of a set expire.", |args| {
-        fields::expires(args, Collection::Set, SECONDS)
+        fields::expires(args, Of::Set, SECONDS)
     }),
     read("q.spttl", -5, ONE, OURS, "Returns in how many milliseconds members of a set expire.", |args| {
-        fields::expires(args, Collection::Set, MILLISECONDS)
+        fields::expires(args, Of::Set, MILLISECONDS)
     }),
     write("q.sexpire", -6, ONE, OURS, "Has members of a set expire in seconds.", |args| {
-        fields::expire(args, Collection::Set, SECONDS)
+        fields::expire(args, Of::Set, SECONDS)
     }),
     write("q.spexpire", -6, ONE, OURS, "Has members of a set expire in milliseconds.", |args| {
-        fields::expire(args, Collection::Set, MILLISECONDS)
+        fields::expire(args, Of::Set, MILLISECONDS)
     }),
-    write("q.spersist", -5, ONE, OURS, "Has members of a set never expire.", |args| {
-        fields::persist(args, Collection::Set)
+    write("q.spersist", -5, ONE, OURS, "Has members of a set never expire.", |args| fields::persist(args, Of::Set)),
+    read("q.zttl", -5, ONE, OURS, "Returns in how many seconds members of a sorted set expire.", |args| {
+        fields::expires(args, Of::SortedSet, SECONDS)
+    }),
+    read("q.zpttl", -5, ONE, OURS, "Returns in how many milliseconds members of a sorted set expire.", |args| {
+        fields::expires(args, Of::SortedSet, MILLISECONDS)
+    }),
+    write("q.zexpire", -6, ONE, OURS, "Has members of a sorted set expire in seconds.", |args| {
+        fields::expire(args, Of::SortedSet, SECONDS)
+    }),
+    write("q.zpexpire", -6, ONE, OURS, "Has members of a sorted set expire in milliseconds.", |args| {
+        fields::expire(args, Of::SortedSet, MILLISECONDS)
+    }),
+    write("q.zpersist", -5, ONE, OURS, "Has members of a sorted set never expire.", |args| {
+        fields::persist(args, Of::SortedSet)
     }),
     write("q.sadd", -7, ONE, OURS, "Adds members to a set, which expire, also those that it has.", add),
 ];
@@ -99,7 +112,7 @@ fn set(args: &mut Args) -> Planned {
 fn add(args: &mut Args) -> Planned {
     let key = args.next()?;
     let expiry = When::read(args)?.ok_or(Refusal::Syntax)?.expiry(args, Clock::later)?;
-    let members = fields::elements(args, Collection::Set)?;
+    let members = fields::elements(args, Of::Set)?;
     args.plan(KeysCommand::Set(SetCommand::Add { key, members, expiry }), replies::count)
 }
 

@@ -3,17 +3,22 @@
 use std::ops::{Bound, RangeBounds};
 
 use bytes::Bytes;
-use quorate_model::keys::{AddOptions, Aggregate, Kind, Range, SetOperation, SortedSetCommand};
+use quorate_model::keys::{
+    AddOptions, Aggregate, Change, ExpiryCondition, Kind, Range, SetOperation, SortedSetCommand, Version,
+};
 
 use super::call::as_call;
 use super::into_bytes::all;
-use super::{IntoBytes, Keys, KeysCall, Pop};
+use super::{IntoBytes, Keys, KeysCall, Pop, When};
 
 /// The key of a sorted set, and members of it with their scores.
 pub type Popped = (Bytes, Vec<(Bytes, f64)>);
 
+/// The version of the key of a member, and when the member expires, in nanoseconds since 1970.
+pub type Expiring = (Version, Option<u64>);
+
 /// The sorted set of a key: members in the order of their scores, and those of equal scores in that of their bytes. A
-/// score is a number, but not NaN. A sorted set without members does not exist.
+/// score is a number, but not NaN. Each member may expire. A sorted set without members does not exist.
 #[derive(Clone, Debug)]
 pub struct SortedSet {
     keys: Keys,
@@ -59,6 +64,32 @@ impl SortedSet {
     /// Returns the scores of members.
     pub fn scores<B: IntoBytes>(&self, members: impl IntoIterator<Item = B>) -> KeysCall<Vec<Option<f64>>> {
         self.keys.run(SortedSetCommand::Scores { key: self.key.clone(), members: all(members) })
+    }
+
+    /// Lets members expire, each by itself. Returns for each what became of it. A member whose score changes keeps its
+    /// expiry.
+    pub fn expire<B: IntoBytes>(
+        &self,
+        members: impl IntoIterator<Item = B>,
+        when: impl Into<When>,
+    ) -> KeysCall<Vec<Change>> {
+        let (at, relative) = when.into().nanos();
+        self.set_expiry(all(members), Some(at), relative)
+    }
+
+    /// Lets members no longer expire. Returns for each what became of it.
+    pub fn persist<B: IntoBytes>(&self, members: impl IntoIterator<Item = B>) -> KeysCall<Vec<Change>> {
+        self.set_expiry(all(members), None, false)
+    }
+
+    /// Returns for each member the version of the key, because members have none of their own, and when it expires.
+    pub fn describe<B: IntoBytes>(&self, members: impl IntoIterator<Item = B>) -> KeysCall<Vec<Option<Expiring>>> {
+        self.keys.run(SortedSetCommand::Describe { key: self.key.clone(), members: all(members) })
+    }
+
+    fn set_expiry(&self, members: Vec<Bytes>, at: Option<u64>, relative: bool) -> KeysCall<Vec<Change>> {
+        let (key, condition) = (self.key.clone(), ExpiryCondition::Always);
+        self.keys.run(SortedSetCommand::Expire { key, members, at, condition, relative })
     }
 
     /// Returns how many members are before one, and its score.

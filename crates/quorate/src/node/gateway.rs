@@ -248,7 +248,8 @@ impl Gateway {
         limits: Limits,
     ) -> Result<Vec<Result<KeysReply, Failure>>, Error> {
         // Soon after the founding of a cluster, or the upgrade of its last node, another attempt succeeds.
-        self.check_level(KEYS_LEVEL).map_err(|failure| Error::Unavailable(failure.message.into()))?;
+        let level = commands.iter().map(SpaceCommand::level).fold(KEYS_LEVEL, u32::max);
+        self.check_level(level).map_err(|failure| Error::Unavailable(failure.message.into()))?;
         Ok(self.store.readers().keys(&self.env, commands, bytes_max, &limits.for_read()).await?)
     }
 
