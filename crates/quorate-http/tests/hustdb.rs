@@ -148,7 +148,7 @@ async fn what_is_missing_or_wrong_has_the_status_of_huststore() {
         ("zadd", "tb=z&key=a&score=1.5", 400),
         ("zadd", "tb=z&key=a&score=9007199254740993", 400),
         ("zadd", "tb=z&key=a&score=-9223372036854775808", 400),
-        ("zadd", "tb=z&key=a&score=1&ttl=5", 400),
+        ("zadd", "tb=z&key=a&score=1&ttl=-1", 400),
         ("get", "key=a&tb=h", 400),
         ("zadd", "tb=h&key=a&score=1", 412),
         ("zadd", "tb=z&key=a&score=1&ver=7", 401),
@@ -243,6 +243,8 @@ async fn keys_fields_and_members_expire_unless_they_are_set_again() {
             ("hset", format!("tb=h-{key}&key=a&val=1&ttl=1")),
             ("hincrby", format!("tb=h-{key}&key=n&val=1&ttl=1")),
             ("sadd", format!("tb=s-{key}&key=a&ttl=1")),
+            ("zadd", format!("tb=z-{key}&key=a&score=1&ttl=1")),
+            ("zadd", format!("tb=z-{key}&key=n&score=1&opt=1&ttl=1")),
         ] {
             assert_eq!(get(endpoint, &query).status, 200, "{endpoint}");
             if key == "again" {
@@ -258,16 +260,43 @@ async fn keys_fields_and_members_expire_unless_they_are_set_again() {
     wait_until("the expiry of fields", || get("hget", "tb=h-short&key=a").status == 412);
     wait_until("the expiry of sums", || get("hexist", "tb=h-short&key=n").status == 412);
     wait_until("the expiry of members", || get("sismember", "tb=s-short&key=a").status == 412);
+    wait_until("the expiry of scores", || get("zscore", "tb=z-short&key=a").status == 412);
     for (endpoint, query) in [
         ("get", "key=again"),
         ("hget", "tb=h-again&key=a"),
         ("hget", "tb=h-again&key=n"),
         ("sismember", "tb=s-again&key=a"),
+        ("zscore", "tb=z-again&key=a"),
+        ("zscore", "tb=z-again&key=n"),
     ] {
         assert_eq!(get(endpoint, query).status, 200, "{endpoint}?{query}");
     }
     let members = server.node.keys().space(1).set_of("s-again").describe(["a"]).await.unwrap();
     assert!(members[0].is_some_and(|(_, expires_at)| expires_at.is_none()), "{members:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_score_and_its_expiry_are_one_change() {
+    let server = Server::with(on()).await;
+    let zadd = |query: &str| server.get(&path("zadd", &format!("tb=z&key=a&{query}")));
+    let set = server.node.keys().space(1).sorted_set("z");
+    let expires_at = async || set.describe(["a"]).await.unwrap()[0].and_then(|(_, expires_at)| expires_at);
+
+    let added = zadd("score=5&ttl=3600");
+    assert_eq!((added.status, added.text.as_str()), (200, "5"), "{added:?}");
+    let first = expires_at().await;
+    assert!(first.is_some());
+    let refused = zadd("score=7&ttl=0&ver=7");
+    assert_eq!((refused.status, version(&refused)), (401, version(&added)), "{refused:?}");
+    assert_eq!((set.score("a").await.unwrap(), expires_at().await), (Some(5.0), first));
+
+    let sum = zadd(&format!("score=2&opt=1&ver={}", version(&added)));
+    assert_eq!((sum.status, sum.text.as_str(), expires_at().await), (200, "7", first), "none leaves it");
+    let stays = zadd(&format!("score=3&opt=-1&ttl=0&ver={}", version(&sum)));
+    assert_eq!((stays.status, stays.text.as_str(), expires_at().await), (200, "4", None), "0 is for ever");
+    let same = zadd("score=4&ttl=3153600000");
+    assert!(same.status == 200 && expires_at().await > first, "{same:?}");
+    assert_eq!(version(&server.get(&path("zscore", "tb=z&key=a"))), version(&same));
 }
 
 /// Of writers that all depend on the version that they have read, none overwrites another; and those that depend on

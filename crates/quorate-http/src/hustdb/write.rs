@@ -51,36 +51,42 @@ pub(super) async fn put(
         }
         Thing::Scored(element) => {
             asked.only(&[thing.parameters(), &["score", "opt", "ttl", "ver"]].concat())?;
-            let (score, add) = scored(element, asked)?;
-            let (replies, version) = change(work, element, asked.version()?, steps![add]).await?;
+            let (score, steps) = scored(element, asked)?;
+            let (replies, version) = change(work, element, asked.version()?, steps).await?;
             let score = replies.get::<f64>(1).unwrap_or(score);
             Ok(written(version.unwrap_or_default(), Some(score.to_string())))
         }
     }
 }
 
-/// Returns the command that sets the score of a member, or adds to it, and the score that it sets.
-fn scored(element: &Element, asked: &Asked<'_>) -> Result<(f64, BatchStep), Problem> {
-    if asked.ttl()? != Expiry::Never {
-        return Err(Problem::malformed("members of sorted sets do not expire; 'ttl' is 0"));
-    }
+/// Returns the score that a member is given, or that is added to its own, and the steps: for the score, and for the
+/// expiry if one is asked for.
+fn scored(element: &Element, asked: &Asked<'_>) -> Result<(f64, Vec<BatchStep>), Problem> {
+    let expiry = asked.ttl()?;
     let score: i64 = asked.number("score")?.ok_or(Problem::NoParameter("score"))?;
     if score.unsigned_abs() > SCORE_MAX {
         return Err(Problem::malformed(format!("'score' is at most {SCORE_MAX}")));
     }
     #[expect(clippy::cast_precision_loss, reason = "a double has each of these integers")]
     let score = score as f64;
-    let Element { keys, table: key, member } = element;
-    let (key, member) = (key.clone(), member.clone());
-    let options = AddOptions::default();
+    let Element { keys, table, member } = element;
+    let (key, member, options) = (table.clone(), member.clone(), AddOptions::default());
     let command = match asked.number("opt")?.unwrap_or(0_i32) {
-        0 => SortedSetCommand::Add { key, members: vec![(score, member)], options, count_changed: false },
+        0 => SortedSetCommand::Add { key, members: vec![(score, member.clone())], options, count_changed: false },
         opt => {
             let by = if opt > 0 { score } else { -score };
-            SortedSetCommand::Increment { key, member, by, options }
+            SortedSetCommand::Increment { key, member: member.clone(), by, options }
         }
     };
-    Ok((score, keys.run::<KeysReply>(command).into()))
+    let mut steps = steps![keys.run::<KeysReply>(command)].to_vec();
+    let set = keys.sorted_set(table.clone());
+    match expiry {
+        Expiry::In(nanos) => steps.push(set.expire([member], Duration::from_nanos(nanos)).into()),
+        _ if asked.bytes("ttl").is_some() => steps.push(set.persist([member]).into()),
+        // A cluster with nodes that know no expiries of members takes the score alone.
+        _ => {}
+    }
+    Ok((score, steps))
 }
 
 /// Removes a key, a field or a member.
