@@ -248,6 +248,35 @@ async fn commands_of_all_types_are_done_together() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn members_of_sorted_sets_expire_by_themselves() {
+    let server = Server::start().await;
+    let on = |what: &str, members: Value| json!({ "on": "sorted set", "do": what, "key": "z", "members": members });
+    let mut expire = on("expire", json!(["a", "b", "x"]));
+    expire["expires"] = json!(4_102_444_800.5);
+    let mut short = on("expire", json!(["c"]));
+    short["ttl"] = json!("10ms");
+    let add = on("add", json!([["a", 1], ["b", 2], ["c", 3]]));
+    let done = run(&server, &json!([add, expire, on("persist", json!(["b", "x"])), short]));
+    assert_eq!(done.json()["results"], json!([3, [true, true, false], [true, false], [true]]), "{done:?}");
+    wait_until("the expiry", || server.get("/keys/z").json()["members"] == json!([["a", 1.0], ["b", 2.0]]));
+
+    let change = json!({ "on": "sorted set", "do": "increment", "key": "z", "member": "a", "by": 4 });
+    let done = run(&server, &json!([change, on("describe", json!(["a", "b", "c"])), on("scores", json!(["a", "c"]))]));
+    let results = &done.json()["results"];
+    assert_eq!((&results[0], &results[2]), (&json!(5.0), &json!([5.0, null])), "{done:?}");
+    let [changed, stays, gone] = [0, 1, 2].map(|place| &results[1][place]);
+    assert_eq!((&changed["expires_at"], &stays["expires_at"]), (&json!(4_102_444_800.5), &Value::Null), "{done:?}");
+    assert_eq!((&changed["version"], gone), (&stays["version"], &Value::Null), "{done:?}");
+
+    let mut past = on("expire", json!(["a"]));
+    for (time, status) in [(None, 400), (Some(-1.0), 400), (Some(1.0), 200)] {
+        past["expires"] = json!(time);
+        assert_eq!(run(&server, &json!([past])).status, status, "{past}");
+    }
+    assert_eq!(server.get("/keys/z").json()["members"], json!([["b", 2.0]]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn commands_of_which_one_fails_do_nothing() {
     let server = Server::start().await;
     let own = tag(&server.send("PUT", "/keys/a", &[], b"text")).unwrap();

@@ -95,7 +95,7 @@ impl Command {
             Self::String(command) => command.command(asked),
             Self::Hash(command) => command.command(asked),
             Self::Set(command) => command.command(asked),
-            Self::SortedSet(command) => Ok(command.command()),
+            Self::SortedSet(command) => command.command(asked),
             Self::List(command) => Ok(command.command()),
         }
     }

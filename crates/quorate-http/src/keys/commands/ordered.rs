@@ -3,11 +3,14 @@
 use std::ops::Bound;
 
 use quorate::keys::{
-    AddOptions, End as Side, KeyCommand, KeysCommand, Kind, ListCommand, Range, SortedSetCommand, Which,
+    AddOptions, End as Side, ExpiryCondition, KeyCommand, KeysCommand, Kind, ListCommand, Range, SortedSetCommand,
+    Which,
 };
 use serde::Deserialize;
 
-use super::{all, rows_max};
+use super::{all, rows_max, time};
+use crate::asked::Asked;
+use crate::error::Problem;
 use crate::octets::Text;
 
 /// A command on a sorted set.
@@ -59,6 +62,20 @@ pub(super) enum SortedSet {
         count: u64,
         #[serde(default)]
         reverse: bool,
+    },
+    Describe {
+        key: Text,
+        members: Vec<Text>,
+    },
+    Expire {
+        key: Text,
+        members: Vec<Text>,
+        ttl: Option<String>,
+        expires: Option<f64>,
+    },
+    Persist {
+        key: Text,
+        members: Vec<Text>,
     },
 }
 
@@ -154,7 +171,11 @@ fn one() -> u64 {
 }
 
 impl SortedSet {
-    pub(super) fn command(self) -> KeysCommand {
+    pub(super) fn command(self, asked: &Asked<'_>) -> Result<KeysCommand, Problem> {
+        let expire = |key: Text, members, (at, relative)| {
+            let condition = ExpiryCondition::Always;
+            SortedSetCommand::Expire { key: key.0, members: all(members), at, condition, relative }
+        };
         let command = match self {
             Self::Add { key, members, which } => {
                 let members = members.into_iter().map(|(member, score)| (score, member.0)).collect();
@@ -177,10 +198,13 @@ impl SortedSet {
                     limit,
                 }
             }
-            Self::Count { key } => return KeyCommand::Count { key: key.0, kind: Kind::SortedSet }.into(),
+            Self::Count { key } => return Ok(KeyCommand::Count { key: key.0, kind: Kind::SortedSet }.into()),
             Self::Pop { key, count, reverse } => SortedSetCommand::Pop { key: key.0, count, reverse },
+            Self::Describe { key, members } => SortedSetCommand::Describe { key: key.0, members: all(members) },
+            Self::Expire { key, members, ttl, expires } => expire(key, members, time(asked, ttl.as_deref(), expires)?),
+            Self::Persist { key, members } => expire(key, members, (None, false)),
         };
-        command.into()
+        Ok(command.into())
     }
 }
 
