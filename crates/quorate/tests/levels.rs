@@ -105,6 +105,11 @@ fn a_level_rises_once_every_member_understands_it() {
         }
         let checked = keys.pipeline_if([keys.expect("k", None)], ["CREATE TABLE t (a)"]).await.unwrap_err();
         assert!(checked.to_string().contains("needs format level 6, and the cluster uses 1"), "{checked}");
+        let scores = keys.sorted_set("z");
+        let (expire, read) = (scores.persist(["a"]).await.unwrap_err(), scores.describe(["a"]).await.unwrap_err());
+        for refused in [expire.to_string(), read.to_string()] {
+            assert!(refused.contains("needs format level 7, and the cluster uses 1"), "{refused}");
+        }
         // The remote node refuses it, which may take a while.
         let remote = cluster.client().await.sql().with_key("k").with_deadline(Duration::from_secs(10));
         let remote = remote.execute("CREATE TABLE t (a)", ()).await;
