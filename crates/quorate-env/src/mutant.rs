@@ -80,6 +80,8 @@ pub enum Mutant {
     FieldIsAlive,
     /// A member that is removed from a large sorted set still counts for the ranks of those after it.
     RemovedIsRanked,
+    /// The ranks of a sorted set count members that have expired and were not swept.
+    ExpiredIsRanked,
     /// A pipeline that depends on the version of a key is not refused when the key has another one.
     PremiseIgnored,
     /// The commands of a pipeline after the first that fails do not run.
@@ -188,23 +190,23 @@ use Mutant::{
     AbsentVoterIgnored, AcknowledgedBeforeSync, AgeNotChecked, AheadByIndex, AppendNotAwaited, AppliedBeforeLogged,
     AppliedIsRejected, BoundaryBeforeCommit, ChainCutByRetention, CheckpointBeforeCapture, CheckpointDuringHold,
     CheckpointWithoutSync, DeferredKeysAtBatch, DryRunNotChecked, EntryMissingBetween, EventHeardAgain, EventsReversed,
-    ExpiredEarly, ExpiredIsAlive, ExpiredIsFresh, ExpiredIsNotDone, ExpiryKept, ExtensionsOfProcess, FailedEventsKept,
-    FamilyNotHashed, FencingIgnored, FieldExpiryForgotten, FieldIsAlive, FirstEventOnly, ForwardedIsNotDone,
-    FoundedFromDamaged, GapNotTold, GrowthPagesLeftOut, HaltForgotten, ImageNotReadAgain, ImageOfPartialCheckpoint,
-    ImagePositionOff, KeyForgotten, KeyNotTold, LastChangesOnly, LastIsServedFirst, LeaderRestored, LearnerServes,
-    LeaseByNodeClock, LevelNotChecked, LostIdentityReused, ManifestWithoutSwap, MigrationNotReadAgain,
-    MoveNotAnnounced, OneIsBelieved, OutcomeNotKept, OutcomesNotCompared, PermitTooMany, PipelineIsAtomic,
-    PipelineStops, PositionOfMain, PremiseIgnored, PurgedBeforeDurable, ReadChecksIgnored, ReadDamageIgnored,
-    ReadWithoutQuorum, ReadersNotCounted, RejectedByMinority, RemovedIsRanked, RetryIsNew, SavepointIgnored,
-    SeedCarriedOver, SegmentReusedEarly, SessionsForgotten, SessionsOutsideTransaction, SlotTakenIsOurs,
-    SnapshotNotKept, StaleFrameAccepted, StaleRenewed, StuckNotNoted, SyncBelievedAgain, SyncErrorIgnored,
-    TickReadsClock, TokenLowered, TornFrameAccepted, TurnLost, UsersNotPublished, VersionKept, VoteNotAwaited,
-    WaitersForgotten, WokenBeforeCommit,
+    ExpiredEarly, ExpiredIsAlive, ExpiredIsFresh, ExpiredIsNotDone, ExpiredIsRanked, ExpiryKept, ExtensionsOfProcess,
+    FailedEventsKept, FamilyNotHashed, FencingIgnored, FieldExpiryForgotten, FieldIsAlive, FirstEventOnly,
+    ForwardedIsNotDone, FoundedFromDamaged, GapNotTold, GrowthPagesLeftOut, HaltForgotten, ImageNotReadAgain,
+    ImageOfPartialCheckpoint, ImagePositionOff, KeyForgotten, KeyNotTold, LastChangesOnly, LastIsServedFirst,
+    LeaderRestored, LearnerServes, LeaseByNodeClock, LevelNotChecked, LostIdentityReused, ManifestWithoutSwap,
+    MigrationNotReadAgain, MoveNotAnnounced, OneIsBelieved, OutcomeNotKept, OutcomesNotCompared, PermitTooMany,
+    PipelineIsAtomic, PipelineStops, PositionOfMain, PremiseIgnored, PurgedBeforeDurable, ReadChecksIgnored,
+    ReadDamageIgnored, ReadWithoutQuorum, ReadersNotCounted, RejectedByMinority, RemovedIsRanked, RetryIsNew,
+    SavepointIgnored, SeedCarriedOver, SegmentReusedEarly, SessionsForgotten, SessionsOutsideTransaction,
+    SlotTakenIsOurs, SnapshotNotKept, StaleFrameAccepted, StaleRenewed, StuckNotNoted, SyncBelievedAgain,
+    SyncErrorIgnored, TickReadsClock, TokenLowered, TornFrameAccepted, TurnLost, UsersNotPublished, VersionKept,
+    VoteNotAwaited, WaitersForgotten, WokenBeforeCommit,
 };
 
 impl Mutant {
     /// All mutants.
-    pub const ALL: [Self; 86] = [
+    pub const ALL: [Self; 87] = [
         AcknowledgedBeforeSync,
         SyncErrorIgnored,
         StaleFrameAccepted,
@@ -240,6 +242,7 @@ impl Mutant {
         FieldExpiryForgotten,
         FieldIsAlive,
         RemovedIsRanked,
+        ExpiredIsRanked,
         PremiseIgnored,
         PipelineStops,
         KeyNotTold,

@@ -83,7 +83,7 @@ pub struct Coverage {
 }
 
 /// What a run of many seeds must have met in addition to faults.
-const HAPPENINGS: [&str; 63] = [
+const HAPPENINGS: [&str; 64] = [
     WORK_RIGHT,
     WORK_WRONG,
     TRANSACTION,
@@ -101,6 +101,7 @@ const HAPPENINGS: [&str; 63] = [
     CHANGES_NOTICED,
     HASH,
     FIELD_EXPIRED,
+    MEMBER_EXPIRED,
     SORTED_SET,
     COLLECTION_READ,
     LOCK_HELD,
@@ -184,6 +185,7 @@ pub const CHANGES_NOTICED: &str = "changes of keys that were noticed";
 /// reads of both.
 pub const HASH: &str = "batch of SQL and a hash";
 pub const FIELD_EXPIRED: &str = "write of a field that expires";
+pub const MEMBER_EXPIRED: &str = "write of a sorted set of which a member expires";
 pub const SORTED_SET: &str = "batch of SQL and a sorted set";
 pub const COLLECTION_READ: &str = "read of a hash or a sorted set";
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use quorate::keys::Version;
 use quorate_env::lock;
 
-/// Times in rows are whole milliseconds. So close to its expiry, a field may be there or not.
+/// Times in rows are whole milliseconds. So close to its expiry, an element may be there or not.
 const DOUBT_MILLIS: u64 = 2;
 
 /// How many members fill a sorted set: more than one block of ranks has.
@@ -26,11 +26,11 @@ pub const SHOWN: usize = 8;
 pub enum Action {
     /// Sets a field to the number of the write, to expire after so many milliseconds, or never.
     Set { expires_in: Option<i64> },
-    /// Lets a field expire after so many milliseconds, if it is there.
+    /// Lets an element expire after so many milliseconds, if it is there.
     Expire { millis: i64 },
-    /// Adds to a field, which keeps its expiry, or to the score of a member.
+    /// Adds to a field, or to the score of a member. It keeps its expiry.
     Add(i64),
-    /// Sets the score of a member.
+    /// Sets the score of a member, which keeps its expiry.
     Score(i64),
     /// Gives all fillers their first scores.
     Fill,
@@ -285,7 +285,7 @@ fn apply(number: i64, write: &Write, elements: &mut BTreeMap<String, Element>, n
             (old.value, Some(now + millis))
         }
         Action::Add(by) => (old.map_or(0, |old| old.value) + by, old.and_then(|old| old.expires)),
-        Action::Score(score) => (score, None),
+        Action::Score(score) => (score, old.and_then(|old| old.expires)),
         Action::Fill => {
             let before = elements.len();
             elements.extend((0..FILLERS).map(|place| (filler(place), Element::new(place.cast_signed(), None))));
@@ -308,6 +308,18 @@ fn ranked(state: &State) -> Vec<(String, i64)> {
     order
 }
 
+/// Returns the orders that reads may show until the next write: without the members that have expired by then.
+fn orders(state: &State) -> impl Iterator<Item = Vec<(String, i64)>> {
+    let mut ends: Vec<i64> = state.elements.values().filter_map(|element| element.expires).collect();
+    ends.sort_unstable();
+    let all = ranked(state);
+    let lasts = |name: &str, from: i64| {
+        state.elements.get(name).and_then(|element| element.expires).is_none_or(|expires| expires > from)
+    };
+    let after = move |end: i64| all.iter().filter(|(name, _)| lasts(name, end)).cloned().collect();
+    std::iter::once(i64::MIN).chain(ends).map(after)
+}
+
 /// Whether a read may have shown this state, at any time until the next write.
 fn shows(state: &State, seen: &Seen) -> bool {
     match seen {
@@ -320,13 +332,12 @@ fn shows(state: &State, seen: &Seen) -> bool {
         }
         Seen::Ranks(start, members) => {
             let start = usize::try_from(*start).unwrap_or(usize::MAX);
-            ranked(state).into_iter().skip(start).take(SHOWN).eq(members.iter().cloned())
+            orders(state).any(|order| order.iter().skip(start).take(SHOWN).eq(members))
         }
-        Seen::Rank(name, rank) => {
-            let order = ranked(state).into_iter().zip(0..);
-            let mut found = order.filter(|((member, _), _)| member == name).map(|((_, score), rank)| (rank, score));
-            found.next() == *rank
-        }
+        Seen::Rank(name, rank) => orders(state).any(|order| {
+            let mut found = order.iter().zip(0..).filter(|((member, _), _)| member == name);
+            found.next().map(|((_, score), rank)| (rank, *score)) == *rank
+        }),
     }
 }
 
@@ -396,6 +407,20 @@ mod tests {
     }
 
     #[test]
+    fn members_that_expire_in_time_are_right_and_others_are_not() {
+        let first: Done<'_> = ("e1", Action::Score(5), (10, 1_000), 1, &[("e1", 5, 0, None)]);
+        let brief: Done<'_> = ("e1", EXPIRE, (11, 1_100), 1, &[("e1", 5, 0, Some(1_600))]);
+        let moved: Done<'_> = ("e1", Action::Score(7), (12, 1_200), 0, &[("e1", 7, 0, Some(1_600))]);
+        let next: Done<'_> = ("e2", Action::Score(9), (13, 1_700), 1, &[("e2", 9, 0, None)]);
+        assert_eq!(wrong(SORTED, &[first, brief, moved, next]), None);
+        let expiry_lost: Done<'_> = ("e1", Action::Score(7), (12, 1_200), 0, &[("e1", 7, 0, None)]);
+        assert!(wrong(SORTED, &[first, brief, expiry_lost]).is_some());
+        let still_there: Done<'_> =
+            ("e2", Action::Score(9), (13, 1_700), 1, &[("e1", 7, 0, Some(1_600)), ("e2", 9, 0, None)]);
+        assert!(wrong(SORTED, &[first, brief, moved, still_there]).is_some());
+    }
+
+    #[test]
     fn ranks_and_reads_follow_from_the_members() {
         let first: Done<'_> = ("e1", Action::Score(5), (10, 1_000), 1, &[("e1", 5, 0, None)]);
         let second: Done<'_> = ("e0", Action::Add(5), (11, 1_100), 5, &[("e0", 5, 0, None), ("e1", 5, 0, None)]);
@@ -410,6 +435,12 @@ mod tests {
         assert!(shows(&state, &Seen::Rank("e0".to_owned(), Some((1, 5)))));
         assert!(!shows(&state, &Seen::Rank("e0".to_owned(), Some((2, 5)))));
         assert!(shows(&state, &Seen::Rank("e2".to_owned(), None)));
+        let brief = ("e2".to_owned(), Element::new(3, Some(2_000)));
+        let state = State { version: 1, elements: [brief, member(("e1", 4))].into() };
+        assert!(shows(&state, &Seen::Rank("e1".to_owned(), Some((1, 4)))));
+        assert!(shows(&state, &Seen::Rank("e1".to_owned(), Some((0, 4)))));
+        assert!(shows(&state, &Seen::Rank("e2".to_owned(), None)));
+        assert!(!shows(&state, &Seen::Ranks(0, vec![name("e2", 3)])));
     }
 
     #[test]

@@ -17,12 +17,12 @@ use quorate::sql::BatchStep;
 use quorate::{Error, Keys, Level, Sql, params};
 use quorate_env::{Rng, sleep};
 use quorate_env_sim::SimWorld;
-use quorate_model::keys::RELATIVE_LEVEL;
+use quorate_model::keys::MEMBER_EXPIRY_LEVEL;
 
 use super::WRITE_LIMIT;
 use super::cells::is_in_doubt;
 use crate::cluster::Cluster;
-use crate::coverage::{COLLECTION_READ, FIELD_EXPIRED, HASH, SORTED_SET};
+use crate::coverage::{COLLECTION_READ, FIELD_EXPIRED, HASH, MEMBER_EXPIRED, SORTED_SET};
 use crate::ledger::Ledger;
 use crate::ledger::collections::{
     Action, Answer, CollectionEnd, CollectionRow, Collections, FILLERS, SHOWN, Seen, filler,
@@ -62,20 +62,21 @@ const ADD_HASH: &str = "WITH h AS MATERIALIZED (SELECT * FROM quorate_hashes WHE
 
 /// Adds the rows of a sorted set, but for those members that only fill it.
 const ADD_SORTED: &str = "WITH z AS MATERIALIZED (SELECT * FROM quorate_sorted_sets WHERE space = 0 AND key = ?2)
-    INSERT INTO collections SELECT ?1, element, value, version, NULL,
+    INSERT INTO collections SELECT ?1, element, value, version, expires,
         CAST(round(unixepoch('now', 'subsec') * 1000) AS INTEGER)
     FROM (SELECT NULL AS element, (SELECT count(*) FROM z) AS value,
-            (SELECT version FROM quorate_keys WHERE space = 0 AND key = ?2) AS version
-        UNION ALL SELECT CAST(member AS TEXT), CAST(score AS INTEGER), NULL FROM z WHERE member < x'66')
+            (SELECT version FROM quorate_keys WHERE space = 0 AND key = ?2) AS version, NULL AS expires
+        UNION ALL SELECT CAST(member AS TEXT), CAST(score AS INTEGER), NULL,
+            CAST(round(unixepoch(expires_at, 'subsec') * 1000) AS INTEGER) FROM z WHERE member < x'66')
     ORDER BY element";
 
 /// The longest pause between two steps, in milliseconds.
 const PAUSE_MILLIS: u64 = 300;
 
-/// The shortest and the longest time after which a field expires, in milliseconds.
+/// The shortest and the longest time after which an element expires, in milliseconds.
 const EXPIRES_MILLIS: (u64, u64) = (50, 2_500);
 
-/// At most so long after the expiry of a field its client adds to it, in milliseconds: mostly before it is swept.
+/// At most so long after the expiry of an element its client adds to it, in milliseconds: mostly before it is swept.
 const AFTER_MILLIS: u64 = 20;
 
 /// A client.
@@ -136,7 +137,7 @@ impl CollectionClient {
     async fn run(mut self) {
         while !self.stop.load(Ordering::Relaxed) {
             sleep(Duration::from_millis(self.rng.below(PAUSE_MILLIS * self.calm))).await;
-            if !self.cluster.statuses().iter().any(|status| status.format_level >= RELATIVE_LEVEL) {
+            if !self.cluster.statuses().iter().any(|status| status.format_level >= MEMBER_EXPIRY_LEVEL) {
                 continue;
             }
             let collection = self.rng.below(COLLECTIONS.unsigned_abs()).cast_signed();
@@ -161,8 +162,7 @@ impl CollectionClient {
 
     /// Writes a field of a hash. Often adds to it about when it expires.
     async fn step_hash(&self, collection: i64) {
-        let (least, most) = EXPIRES_MILLIS;
-        let (element, millis) = (self.some_element(), least + self.rng.below(most - least));
+        let (element, millis) = (self.some_element(), self.some_millis());
         let action = match self.rng.below(8) {
             0 | 1 => Action::Set { expires_in: None },
             2 => Action::Set { expires_in: Some(millis.cast_signed()) },
@@ -172,29 +172,47 @@ impl CollectionClient {
         };
         self.write(collection, &element, action).await;
         if matches!(action, Action::Set { expires_in: Some(_) } | Action::Expire { .. }) && self.rng.below(3) > 0 {
-            let is_early = self.rng.below(2) == 0;
-            let pause = if is_early { self.rng.below(millis) } else { millis + self.rng.below(AFTER_MILLIS) };
-            sleep(Duration::from_millis(pause)).await;
+            self.about_when_it_expires(millis).await;
             self.ledger.happened(FIELD_EXPIRED);
             self.write(collection, &element, Action::Add(1)).await;
         }
     }
 
-    /// Writes a member of a sorted set. Scores are often equal, and go through all blocks of the large one.
+    fn some_millis(&self) -> u64 {
+        let (least, most) = EXPIRES_MILLIS;
+        least + self.rng.below(most - least)
+    }
+
+    /// Waits until some time before an element expires, or until shortly after that.
+    async fn about_when_it_expires(&self, millis: u64) {
+        let is_early = self.rng.below(2) == 0;
+        let pause = if is_early { self.rng.below(millis) } else { millis + self.rng.below(AFTER_MILLIS) };
+        sleep(Duration::from_millis(pause)).await;
+    }
+
+    /// Writes a member of a sorted set. Scores are often equal, and go through all blocks of the large one. Often
+    /// writes another member about when one expires, so that its rank shows whether the former counts.
     async fn step_sorted(&mut self, collection: i64) {
         let is_filler = collection == LARGE && self.rng.below(3) == 0;
         let element = if is_filler { filler(self.rng.below(FILLERS)) } else { self.some_element() };
         let scores = if collection == LARGE { FILLERS } else { ELEMENTS / 2 };
-        let score = self.rng.below(scores).cast_signed();
-        let action = match self.rng.below(8) {
+        let (score, millis) = (self.rng.below(scores).cast_signed(), self.some_millis());
+        let action = match self.rng.below(10) {
             _ if collection == LARGE && !self.has_filled => Action::Fill,
             0 if collection == LARGE => Action::Fill,
             0..3 => Action::Score(score),
             3..5 => Action::Remove,
+            5..8 if !is_filler => Action::Expire { millis: millis.cast_signed() },
             _ => Action::Add(score - scores.cast_signed() / 2),
         };
         self.has_filled |= action == Action::Fill;
         self.write(collection, &element, action).await;
+        if matches!(action, Action::Expire { .. }) {
+            self.about_when_it_expires(millis).await;
+            self.ledger.happened(MEMBER_EXPIRED);
+            let (element, highest) = (self.some_element(), scores.cast_signed());
+            self.write(collection, &element, Action::Score(highest)).await;
+        }
     }
 
     /// Writes an element by a batch of keys and SQL.
@@ -254,7 +272,8 @@ fn command(keys: &Keys, collection: i64, number: i64, element: &str, action: Act
         Action::Set { expires_in: Some(after) } => {
             hash.set([(element, number.to_string())]).expires(millis(after)).into()
         }
-        Action::Expire { millis: after } => hash.expire([element], millis(after)).into(),
+        Action::Expire { millis: after } if collection < FIRST_SORTED => hash.expire([element], millis(after)).into(),
+        Action::Expire { millis: after } => set.expire([element], millis(after)).into(),
         Action::Add(by) if collection < FIRST_SORTED => hash.increment(element, by).into(),
         Action::Remove if collection < FIRST_SORTED => hash.remove([element]).into(),
         Action::Add(by) => set.increment(element, score(by)).into(),
