@@ -37,8 +37,10 @@ const FIRST_DUE: &str = "SELECT due, name FROM _quorate_locks ORDER BY due, name
 const COUNT: &str = "SELECT coalesce(sum(held), 0), coalesce(sum(waiting), 0)
     FROM (SELECT held, waiting FROM _quorate_locks ORDER BY name LIMIT ?1)";
 
-/// The tables have no counter, so metrics count the leases and waits of at most so many locks.
-const COUNTED_MAX: u32 = 10_000;
+/// The tables have no counter, so metrics count the leases and waits of at most so many locks. That is some 11,000
+/// steps of SQLite. The counts of all stores are read in one first try, which may take 100,000 steps and a
+/// millisecond: beyond that there are none.
+const COUNTED_MAX: u32 = 1_000;
 
 const CLAIM: &str = "SELECT holder, held, number, ttl, ends_at, note FROM _quorate_locks_claims
     WHERE name = ?1 AND holder = ?2";

@@ -46,7 +46,7 @@ pub struct Holdings {
     pub first_event: Gauge,
     /// The index of the entry that added the last event, kept or not; 0 if there was none.
     pub last_event: Gauge,
-    /// Leases of the first 10,000 locks, with those that have ended and were not swept yet.
+    /// Leases of the first 1,000 locks by name, with those that have ended and were not swept yet.
     pub leases: Gauge,
     /// Those who wait for one of these locks.
     pub lock_waits: Gauge,
