@@ -220,7 +220,7 @@ fn sort_reads_elements_then_what_keys_say_of_them_and_stores_at_last() {
 }
 
 #[test]
-fn sort_looks_up_a_limited_number_of_keys() {
+fn sort_looks_up_and_repeats_a_limited_number_of_values() {
     let mut door = MemoryDoor::new(1);
     let items: Vec<_> = (0..10_001).map(|number: u32| Bytes::from(number.to_string())).collect();
     let push = [vec!["RPUSH".into(), "l".into()], items].concat();
@@ -228,6 +228,10 @@ fn sort_looks_up_a_limited_number_of_keys() {
     assert!(talk(&mut door, "SORT l BY w*").starts_with("-ERR SORT looks up at most 10000 keys"));
     assert!(talk(&mut door, "SORT l LIMIT 0 5001 GET w* GET v*").starts_with("-ERR SORT looks up at most 10000 keys"));
     assert_eq!(talk(&mut door, "SORT l LIMIT 10000 5 GET w* GET #"), "*2 $-1 $5 10000");
+    let gets = |get: &str| format!("SORT l{}", format!(" GET {get}").repeat(200));
+    assert!(talk(&mut door, &gets("w*")).starts_with("-ERR SORT looks up at most 10000 keys"));
+    assert!(talk(&mut door, &gets("#")).starts_with("-ERR GET # returns at most 64 MiB"));
+    assert!(talk(&mut door, &gets("x")).starts_with("-ERR GET # returns at most 64 MiB"));
 }
 
 #[test]

@@ -35,6 +35,12 @@ pub const COMMANDS: &[Spec] = &[
 /// The most keys that one SORT looks up for BY, and for GET.
 const SORT_LOOKUPS_MAX: usize = 10_000;
 
+/// The most bytes of elements and nulls that GET without a key returns. Each counts [`VALUE_COST`] bytes more.
+const SORT_REPEATED_BYTES_MAX: usize = 64 << 20;
+
+/// About what a value takes beside its bytes.
+const VALUE_COST: usize = 32;
+
 /// The key, and perhaps its field, that says something of an element: `*` stands for that.
 #[derive(Clone, Debug)]
 struct Pattern {
@@ -260,12 +266,24 @@ impl Sort {
         if self.gets.is_empty() {
             return self.finish(elements.into_iter().map(Some).collect());
         }
+        if self.repeats_too_much(&elements) {
+            return Frame::error("ERR GET # returns at most 64 MiB; sort fewer elements, or give a LIMIT").into();
+        }
         let patterns = || self.gets.iter().filter_map(|get| if let Get::Key(of) = get { Some(of) } else { None });
-        let commands: Vec<_> = elements.iter().flat_map(|element| patterns().map(|of| of.of(element))).collect();
+        let commands = elements.iter().flat_map(|element| patterns().map(|of| of.of(element)));
+        // One too many shows that there are too many.
+        let commands: Vec<_> = commands.take(SORT_LOOKUPS_MAX + 1).collect();
         if commands.is_empty() {
             return self.arrange(&elements, Vec::new());
         }
         self.look_up(commands, move |sort, found| sort.arrange(&elements, found))
+    }
+
+    /// Returns whether GET asks too often for the elements themselves, or for null.
+    fn repeats_too_much(&self, elements: &[Bytes]) -> bool {
+        let times = self.gets.iter().filter(|get| !matches!(get, Get::Key(_))).count();
+        let bytes: usize = elements.iter().map(|element| element.len() + VALUE_COST).sum();
+        bytes.saturating_mul(times) > SORT_REPEATED_BYTES_MAX
     }
 
     /// Returns what is asked for of each element, given what the keys hold.
