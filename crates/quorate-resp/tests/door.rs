@@ -195,7 +195,7 @@ fn shard_channels_have_names_of_their_own() {
 #[test]
 fn sort_reads_elements_then_what_keys_say_of_them_and_stores_at_last() {
     let mut door = MemoryDoor::new(1);
-    talk(&mut door, "RPUSH l 3 1 2\nMSET w1 9 w2 8 w3 7 v1 A v2 B\nHSET h1 f 5\nZADD z 2 a 1 b\nSADD s x");
+    talk(&mut door, "RPUSH l 3 1 2\nMSET w1 9 w2 8 w3 7 v1 A v2 B\nHSET h1 f 5\nZADD z 2 a 1 b\nSADD s x\nSADD t b a");
     let lists = [
         ("SORT l", "*3 $1 1 $1 2 $1 3"),
         ("SORT l DESC LIMIT 1 1", "*1 $1 2"),
@@ -206,6 +206,7 @@ fn sort_reads_elements_then_what_keys_say_of_them_and_stores_at_last() {
         ("SORT z", "-ERR One or more scores can't be converted into double"),
         ("SORT h1", "-WRONGTYPE Operation against a key holding the wrong kind of value"),
         ("SORT l BY w* GET v* STORE s\nLRANGE s 0 -1", ":3 *3 $0  $1 B $1 A"),
+        ("SORT t BY nosort DESC STORE d\nLRANGE d 0 -1", ":2 *2 $1 b $1 a"),
         ("SORT none STORE s\nEXISTS s", ":0 :0"),
         ("SORT_RO l STORE s", "-ERR syntax error"),
     ];

@@ -124,8 +124,8 @@ fn values(answers: Answers) -> Result<Vec<Option<Bytes>>, Frame> {
     answers.into_iter().map(value).collect()
 }
 
-/// Returns the elements that one of several reads has found: those of other types have failed. A list is reversed
-/// if that is asked for.
+/// Returns the elements that one of several reads has found: those of other types have failed. A list or a set is
+/// reversed if that is asked for.
 fn elements(answers: Answers, reverse: bool) -> Result<Vec<Bytes>, Frame> {
     let is_found = |answer: &Result<_, Failure>| match answer {
         Ok(_) => true,
@@ -137,7 +137,8 @@ fn elements(answers: Answers, reverse: bool) -> Result<Vec<Bytes>, Frame> {
         Some(Ok(KeysReply::Members(items))) => Ok(items),
         Some(Ok(KeysReply::Scored(members))) => Ok(members.into_iter().map(|(member, _)| member).collect()),
         Some(Ok(KeysReply::Elements(page))) if page.next.is_none() => {
-            Ok(page.rows.into_iter().map(|(member, _)| member).collect())
+            let members = page.rows.into_iter().map(|(member, _)| member);
+            Ok(if reverse { members.rev().collect() } else { members.collect() })
         }
         Some(Ok(KeysReply::Elements(_))) => Err(Frame::error("ERR SORT takes up to 100000 elements, of 16 MiB")),
         Some(Ok(KeysReply::Missing)) | None => Ok(Vec::new()),
