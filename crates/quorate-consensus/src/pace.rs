@@ -23,14 +23,14 @@ use crate::raft::Raft;
 /// How far behind the stores of a majority may be.
 const BEHIND_MAX: Duration = Duration::from_millis(500);
 
-/// How much longer than that they need for each unit of a pause.
+/// The part of the time beyond that for which the leader pauses: one eighth.
 const BEHIND_PER_PAUSE: u32 = 8;
 
 /// The longest pause after a batch.
 const PAUSE_MAX: Duration = Duration::from_millis(50);
 
-/// How much of the time between two batches counts. Followers say what they have applied about as often; when nobody
-/// writes, nobody is behind.
+/// At most so much of the time between two batches counts. Followers say about as often what they have applied, and
+/// while nobody writes, nobody is behind.
 const LOOK_MAX: Duration = Duration::from_millis(100);
 
 /// What the followers have applied, as they have said.
@@ -95,7 +95,7 @@ impl Pacer {
 }
 
 impl Behind {
-    /// Returns how long the leader pauses, if it and a majority have applied this much.
+    /// Returns how long the leader pauses, given the indexes that it and a majority have applied.
     fn pause(&mut self, now: Instant, leader: u64, majority: u64) -> Duration {
         let passed = self.looked.map_or(Duration::ZERO, |looked| now.saturating_duration_since(looked));
         self.looked = Some(now);

@@ -10,7 +10,8 @@ use quorate_env::lock;
 
 use crate::glob::Glob;
 
-/// What the channel of an event begins with that was published to a shard channel. The rest is the name of that.
+/// The channel of an event that was published to a shard channel begins with this. The rest is the name of the shard
+/// channel.
 pub const SHARD: &str = "__shard__:";
 
 /// What a client listens to.

@@ -1,4 +1,5 @@
-//! What the connections of a node can do to one another: end one, or what it waits for (CLIENT KILL, CLIENT UNBLOCK).
+//! What the connections of a node can do to one another: close a connection (CLIENT KILL), or end the wait of its
+//! client (CLIENT UNBLOCK).
 //!
 //! Invariant: a connection has the same control as long as it lives, and is not found after that.
 
@@ -38,7 +39,7 @@ struct State {
     unblocked: Option<Unblocked>,
 }
 
-/// That a client waits, until this is dropped.
+/// A client waits until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Waiting<'a>(&'a Control);
 

@@ -181,7 +181,7 @@ pub const KEY_AWAITED: &str = "key that was waited for";
 pub const KEY_WATCHED: &str = "key that was watched";
 pub const CHANGES_NOTICED: &str = "changes of keys that were noticed";
 
-/// Batches of SQL and a hash, fields that were written about when they expired, batches of SQL and a sorted set, and
+/// Batches of SQL and a hash, writes of a field at about the time when it expires, batches of SQL and a sorted set, and
 /// reads of both.
 pub const HASH: &str = "batch of SQL and a hash";
 pub const FIELD_EXPIRED: &str = "write of a field that expires";

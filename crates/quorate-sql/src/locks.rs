@@ -33,7 +33,7 @@ const NAMES: &str = "SELECT name FROM _quorate_locks WHERE name >= ?1 ORDER BY n
 const NAMES_BELOW: &str = "SELECT name FROM _quorate_locks WHERE name >= ?1 AND name < ?2 ORDER BY name";
 const FIRST_DUE: &str = "SELECT due, name FROM _quorate_locks ORDER BY due, name LIMIT 1";
 
-/// The leases and the waits of the first locks by name, at most `?1` of them.
+/// The numbers of leases and waits of the first `?1` locks by name.
 const COUNT: &str = "SELECT coalesce(sum(held), 0), coalesce(sum(waiting), 0)
     FROM (SELECT held, waiting FROM _quorate_locks ORDER BY name LIMIT ?1)";
 

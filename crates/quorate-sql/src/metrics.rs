@@ -30,8 +30,8 @@ pub struct StoreMetrics {
     pub slow: SlowLog,
 }
 
-/// What the stores of keys, locks and events hold, by what they count themselves, and who waits for changes on this node: as
-/// of the last time that the metrics were asked for and a reader was free.
+/// What the stores of keys, locks and events hold, as of the last time that the metrics were asked for and a reader was
+/// free, and who waits for changes on this node.
 #[derive(Clone, Debug, Default)]
 pub struct Holdings {
     /// The number of keys of all spaces, with those that have expired and were not swept yet.

@@ -185,7 +185,8 @@ impl Readers {
         self.aside(env, limits, move |reader, allowance| reader.events(&query, allowance)).await
     }
 
-    /// Reads what the stores count, at once: nothing, if no reader is free or the tables can't be read.
+    /// Reads the counts of the stores at once: none if no reader is free, if the tables can't be read, or if a first
+    /// try reached its limit.
     pub(crate) fn counts(&self) -> Option<Counts> {
         let pool = self.current();
         let mut lease = pool.try_permit()?;

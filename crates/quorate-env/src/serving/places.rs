@@ -3,7 +3,7 @@
 //! A client that stalls on many connections must not keep others out: nodes could not reconnect, and a health check
 //! that gets no connection would cause the restart of a healthy process. Therefore a new connection always gets a
 //! place. If all are taken, the address with the most places loses the one that has been idle longest. One that works
-//! on a request is not idle, and is spared while its address has others: a stalled connection loses its place before
+//! on a request is not idle, and is spared while its address has idle ones: a stalled connection loses its place before
 //! one that is in use.
 //!
 //! Invariant: at most as many connections as the server allows have a place.
@@ -16,7 +16,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::lock;
 
-/// What stands for the time of the last use while a connection works. So it is later than all others.
+/// Takes the place of the time of the last use while a connection works. It is later than all such times.
 const AT_WORK: u64 = u64::MAX;
 
 /// The places of a server, and their holders.
@@ -126,7 +126,7 @@ impl Held {
         idle.map(|(host, (number, _))| (host.clone(), *number))
     }
 
-    /// Takes a place from its holder, if it has it still.
+    /// Takes a place from its holder, if that still has it.
     fn remove(&mut self, host: &str, number: u64) {
         let Some(places) = self.by_host.get_mut(host) else { return };
         if places.remove(&number).is_some() {

@@ -15,7 +15,7 @@ use crate::table::{Spec, TWO, read};
 pub const COMMANDS: &[Spec] =
     &[read("lcs", -3, TWO, "7.0.0", "Returns the longest sequence that two strings have in common.", lcs)];
 
-/// The most cells of the table of two strings: the product of their lengths. So no sequence is longer than a `u16`.
+/// The most cells of the table of two strings: the product of their lengths. So the length of a sequence fits a `u16`.
 const LCS_CELLS_MAX: usize = 1 << 22;
 
 /// What is asked for.
@@ -101,7 +101,7 @@ fn reply(first: &[u8], second: &[u8], options: &Options) -> Frame {
     Frame::Map(vec![(Frame::bulk("matches"), Frame::Array(runs.collect())), (Frame::bulk("len"), length)])
 }
 
-/// Bytes that follow each other in both strings: where they begin, and how many they are.
+/// Bytes that follow each other in both strings: where they begin in each, and their number.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     first: usize,
@@ -109,7 +109,7 @@ struct Run {
     length: usize,
 }
 
-/// How long the common sequence is of each beginning of one string and each of the other.
+/// The length of the common sequence of each beginning of one string and each beginning of the other.
 struct Table<'a> {
     first: &'a [u8],
     second: &'a [u8],
@@ -134,7 +134,7 @@ impl<'a> Table<'a> {
         Some(table)
     }
 
-    /// Returns how long the common sequence is of so many bytes of one string, and so many of the other.
+    /// Returns the length of the common sequence of the first bytes of both strings: so many of each.
     fn at(&self, first: usize, second: usize) -> u16 {
         match (first.checked_sub(1), second.checked_sub(1)) {
             (Some(row), Some(column)) => self.cells.get(row * self.second.len() + column).copied().unwrap_or(0),

@@ -5,7 +5,7 @@
 //!
 //! Invariants: no frame of a committed transaction is held once SQLite's call for its last frame returns, so other
 //! connections, which read only such frames, find them in the file. The connection itself may read frames of its open
-//! transaction, so the held ones are written before it reads. What is still held when a transaction gives its lock up
+//! transaction, so the held ones are written before it reads. What is still held when a transaction gives up its lock
 //! was rolled back, and is forgotten: another connection may write frames in the same places. A header that does not
 //! continue the `-wal` replaces an older one; it is never held, because no page follows it.
 

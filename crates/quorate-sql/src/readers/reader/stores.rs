@@ -77,7 +77,8 @@ impl Reader {
         self.of_store(EVENTS, allowance, |database| EventTables::of(database).answer(query))
     }
 
-    /// Reads what the stores of keys and events count, by a few rows, and counts the leases of locks. Returns `None` if a first try reached its limit.
+    /// Reads the counts that the stores of keys and events keep, and counts the leases and waits of locks. Returns
+    /// `None` if a first try reached its limit.
     pub(in crate::readers) fn counts(&mut self, allowance: Allowance) -> Result<Option<Counts>, ReadError> {
         self.of_store(COUNTS, allowance, |database| {
             let [keys, flushed_keys] = KeyTables::of(database).count_all()?;
