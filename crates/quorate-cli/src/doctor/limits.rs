@@ -26,8 +26,8 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Returns the limits of this process. A node that this user starts from here has the same, and raises that of open
-    /// files as far as it may.
+    /// Returns the limits of this process. A node that this user starts from here has the same. It raises that of open
+    /// files up to the hard limit, so that one counts.
     pub fn gather() -> Self {
         Self { files: getrlimit(Resource::Nofile).maximum, threads: getrlimit(Resource::Nproc).current }
     }
@@ -45,11 +45,12 @@ fn check_files(files: Option<u64>) -> Finding {
     let clients = files.saturating_sub(OWN_FILES);
     if files < LEAST_FILES {
         let means = "A node could run out of them, and then could neither accept connections nor open its files. Raise \
-                     the limit with `ulimit -n 8192`, or LimitNOFILE in its systemd unit.";
+                     the hard limit: as root with `ulimit -Hn 8192`, or by LimitNOFILE in its systemd unit.";
         Finding::problem(CHECK, what, means)
     } else if clients < CONNECTIONS {
         let means = format!(
-            "Enough for about {clients} connections; a node accepts {CONNECTIONS}. Raise the limit: `ulimit -n 8192`."
+            "Enough for about {clients} connections; a node accepts {CONNECTIONS}. Raise the hard limit: as root with \
+             `ulimit -Hn 8192`, or by LimitNOFILE in its systemd unit."
         );
         Finding::note(CHECK, what, means)
     } else {
