@@ -115,9 +115,7 @@ fn keys_locks_events_and_those_who_wait_are_counted() {
         let held = node.locks().acquire("l").await.unwrap();
         assert_eq!([count("quorate_locks_held"), count("quorate_locks_waiting")], [1.0, 0.0]);
         let next = tokio::spawn(node.locks().acquire("l").into_future());
-        while count("quorate_locks_waiting") != 1.0 {
-            tokio::task::yield_now().await;
-        }
+        until("the wait for the lock", || count("quorate_locks_waiting") == 1.0).await;
         held.release().await.unwrap();
         drop(next.await.unwrap().unwrap());
 
