@@ -32,6 +32,8 @@ pub struct Spec {
     pub before_login: bool,
     /// Whether it is done by itself, after the requests before it, and before those after it.
     pub is_alone: bool,
+    /// Whether it may keep the thread of the port for milliseconds. Other clients have their turn after each.
+    pub is_costly: bool,
 }
 
 /// What a command does to keys.
@@ -101,6 +103,7 @@ pub const fn read(
         run: Run::Keys(run),
         before_login: false,
         is_alone: false,
+        is_costly: false,
     }
 }
 
@@ -119,7 +122,18 @@ pub const fn write(
 /// Returns the row of a command that the connection answers.
 pub const fn local(name: &'static str, arity: i8, since: &'static str, summary: &'static str, run: Local) -> Spec {
     let run = Run::Local(run);
-    Spec { name, arity, access: Access::None, keys: NONE, since, summary, run, before_login: false, is_alone: false }
+    Spec {
+        name,
+        arity,
+        access: Access::None,
+        keys: NONE,
+        since,
+        summary,
+        run,
+        before_login: false,
+        is_alone: false,
+        is_costly: false,
+    }
 }
 
 /// Returns the row of a command whose second word says more.
@@ -135,6 +149,7 @@ pub const fn sub(name: &'static str, since: &'static str, summary: &'static str,
         run,
         before_login: false,
         is_alone: false,
+        is_costly: false,
     }
 }
 
@@ -169,6 +184,11 @@ impl Spec {
     /// Returns the row of a command that is done by itself.
     pub const fn alone(self) -> Self {
         Self { is_alone: true, ..self }
+    }
+
+    /// Returns the row of a command that may keep the thread of the port for milliseconds.
+    pub const fn costly(self) -> Self {
+        Self { is_alone: true, is_costly: true, ..self }
     }
 
     /// Returns whether a call may have so many words.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use quorate_model::{Command, SqlCommand, SqlReply, StatementResult, Value};
 use quorate_resp::differential::MemoryDoor;
+use quorate_resp::limits::TRANSACTION_COSTLY_MAX;
 use quorate_resp::{Answered, Awaited, Connection, Cursors, Door, Host, Job, Moment, Role};
 use support::{NOW, talk, talk_at};
 
@@ -240,6 +241,18 @@ fn a_transaction_that_fails_leaves_the_connection_as_it_was() {
     spaces(&format!("MULTI\n{queued}\nEXEC"));
     spaces(&format!("MULTI\n{queued}\nQ.ID n EXEC"));
     spaces(&format!("MULTI\n{queued}\nQ.ATOMIC\nINCRBY a x\nEXEC"));
+}
+
+/// Other clients of the port wait for these.
+#[test]
+fn commands_that_take_long_are_done_one_by_one_and_few_in_a_transaction() {
+    let (_, jobs) = self::jobs(Role::Write, "GET a\nGET b\nLCS a b\nLCS a b\nSORT_RO a\nGET a\nGET b", fails);
+    assert_eq!(jobs.len(), 5, "{jobs:?}");
+    let transaction = |costly| format!("MULTI\n{}EXEC", "LCS a b\n".repeat(costly));
+    let (_, jobs) = self::jobs(Role::Write, &transaction(TRANSACTION_COSTLY_MAX), fails);
+    assert_eq!(jobs.len(), 1, "{jobs:?}");
+    let (out, jobs) = self::jobs(Role::Write, &transaction(TRANSACTION_COSTLY_MAX + 1), fails);
+    assert!(out.ends_with("-EXECABORT Transaction discarded because of previous errors.") && jobs.is_empty(), "{out}");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::table::{Spec, TWO, read};
 
 /// The row of LCS.
 pub const COMMANDS: &[Spec] =
-    &[read("lcs", -3, TWO, "7.0.0", "Returns the longest sequence that two strings have in common.", lcs)];
+    &[read("lcs", -3, TWO, "7.0.0", "Returns the longest sequence that two strings have in common.", lcs).costly()];
 
 /// The most cells of the table of two strings: the product of their lengths. So the length of a sequence fits a `u16`.
 const LCS_CELLS_MAX: usize = 1 << 22;

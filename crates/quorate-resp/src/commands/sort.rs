@@ -28,8 +28,9 @@ pub const COMMANDS: &[Spec] = &[
     local("sort", -2, "1.0.0", "Sorts elements, and returns or stores them.", sort)
         .access(Access::Write)
         .keys(ONE)
-        .alone(),
-    read("sort_ro", -2, ONE, "7.0.0", "Sorts elements, and returns them.", |args| Sort::read(args, false)?.plan()),
+        .costly(),
+    read("sort_ro", -2, ONE, "7.0.0", "Sorts elements, and returns them.", |args| Sort::read(args, false)?.plan())
+        .costly(),
 ];
 
 /// The most keys that one SORT looks up for BY, and for GET.

@@ -11,7 +11,7 @@ use super::{Call, Connection};
 use crate::batch::{Part, Step, Terms};
 use crate::error::Refusal;
 use crate::frame::{Frame, Protocol};
-use crate::limits::{TRANSACTION_BYTES_MAX, TRANSACTION_COMMANDS_MAX, WATCHED_KEYS_MAX};
+use crate::limits::{TRANSACTION_BYTES_MAX, TRANSACTION_COMMANDS_MAX, TRANSACTION_COSTLY_MAX, WATCHED_KEYS_MAX};
 use crate::plan::{Outcome, Plan, Premise, all};
 use crate::replies;
 use crate::summary::Labels;
@@ -37,6 +37,8 @@ pub struct Transaction {
     commands: Vec<Vec<Bytes>>,
     /// What the commands take.
     bytes: usize,
+    /// How many of them are costly.
+    costly: usize,
     has_failed: bool,
     /// Whether a command of it is done by itself, or by the connection, which is as before if EXEC fails.
     is_alone: bool,
@@ -62,10 +64,15 @@ impl Transaction {
     pub fn queue(&mut self, words: &[Bytes], spec: &Spec) -> Ran {
         self.is_alone |= spec.is_alone || matches!(spec.run, Run::Local(_));
         self.bytes += words.iter().map(Bytes::len).sum::<usize>() + size_of_val(words);
+        self.costly += usize::from(spec.is_costly);
         if self.commands.len() >= TRANSACTION_COMMANDS_MAX || self.bytes > TRANSACTION_BYTES_MAX {
             self.has_failed = true;
             self.commands.clear();
             return Err(Refusal::Text("ERR the transaction has too many commands, or too many bytes"));
+        }
+        if self.costly > TRANSACTION_COSTLY_MAX {
+            self.has_failed = true;
+            return Err(Refusal::Text("ERR the transaction has more than 16 of LCS, SORT and SORT_RO"));
         }
         self.commands.push(copy(words));
         Ok(Frame::Simple("QUEUED").into())
