@@ -1,5 +1,7 @@
 //! Commands on the connections of the node: CLIENT LIST, CLIENT KILL and CLIENT UNBLOCK.
 
+use std::collections::BTreeSet;
+
 use super::Call;
 use crate::args::Args;
 use crate::batch::Step;
@@ -97,12 +99,12 @@ fn filter(args: &mut Args) -> Result<Filter, Refusal> {
 }
 
 /// Reads the numbers of connections. They end before the first word that is not a number.
-fn ids(args: &mut Args) -> Result<Vec<u64>, Refusal> {
-    let mut ids = Vec::new();
+fn ids(args: &mut Args) -> Result<BTreeSet<u64>, Refusal> {
+    let mut ids = BTreeSet::new();
     while let Some(id) = args.peek().and_then(|word| integer(word)) {
         args.next()?;
         let id = u64::try_from(id).ok().filter(|id| *id > 0);
-        ids.push(id.ok_or(Refusal::Text("ERR client-id should be greater than 0"))?);
+        ids.insert(id.ok_or(Refusal::Text("ERR client-id should be greater than 0"))?);
     }
     Ok(ids)
 }
