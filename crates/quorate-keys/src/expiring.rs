@@ -7,6 +7,7 @@
 //! - No element is looked up while no member of the set has an expiry.
 
 use bytes::Bytes;
+use quorate_env::mutant::Mutant;
 use quorate_model::keys::{Change, ExpiryCondition, KeysReply, Kind};
 
 use crate::generic::expiry_change;
@@ -42,7 +43,7 @@ impl<T: Tables> Keys<'_, T> {
     /// Returns a member that exists.
     pub(crate) fn live_member(&mut self, row: &KeyRow, member: &[u8]) -> Result<Option<Member>, T::Error> {
         let found = self.member(row, member)?;
-        Ok(found.filter(|found| self.context.is_alive(found.expires_at)))
+        Ok(found.filter(|found| self.context.is_alive(found.expires_at) || Mutant::FieldIsAlive.is_on()))
     }
 
     /// Returns the score of a member that exists.
