@@ -2,7 +2,7 @@
 
 use std::task::{Wake, Waker};
 
-use quorate_model::keys::{ExpiryCondition, KeyCommand, KeysCommand};
+use quorate_model::keys::{ExpiryCondition, SortedSetCommand};
 use quorate_model::{Command, SpaceCommand};
 
 use super::*;
@@ -85,7 +85,8 @@ fn an_entry_of_a_newer_version_stops_the_store_after_the_entries_before_it() {
     let store = MemoryStore::open(disk, dir(), IDENTITY, FORMAT_LEVEL - 1, options()).unwrap();
     let session = |index| proposal(index, None, vec![ControlCommand::OpenSession.into()]);
     let (at, condition) = (Some(1), ExpiryCondition::Always);
-    let command = KeysCommand::Key(KeyCommand::Expire { key: "key".into(), at, condition, relative: true });
+    let (key, members) = ("key".into(), vec!["member".into()]);
+    let command = SortedSetCommand::Expire { key, members, at, condition, relative: true }.into();
     let newest = Command::Keys(SpaceCommand { space: 0, command });
     assert_eq!(newest.level(), FORMAT_LEVEL);
     let entries = [session(0), session(1), proposal(2, None, vec![newest]), session(3)];
