@@ -277,6 +277,24 @@ async fn members_of_sorted_sets_expire_by_themselves() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn fields_and_members_get_and_lose_an_expiry() {
+    let server = Server::start().await;
+    for (kind, elements, add) in [("hash", "fields", "set"), ("set", "members", "add")] {
+        let on = |what: &str, named: Value| json!({ "on": kind, "do": what, "key": kind, elements: named });
+        let all = if kind == "hash" { json!([["a", "1"], ["b", "2"]]) } else { json!(["a", "b"]) };
+        let mut expire = on("expire", json!(["a", "b", "x"]));
+        expire["expires"] = json!(4_102_444_800.5);
+        let described = on("describe", json!(["a", "b", "x"]));
+        let done = run(&server, &json!([on(add, all), expire, on("persist", json!(["b", "x"])), described]));
+        let results = &done.json()["results"];
+        assert_eq!((&results[1], &results[2]), (&json!([true, true, false]), &json!([true, false])), "{done:?}");
+        let [a, b, x] = [0, 1, 2].map(|place| &results[3][place]);
+        assert_eq!((&a["expires_at"], &b["expires_at"], x), (&json!(4_102_444_800.5), &Value::Null, &Value::Null));
+        assert_eq!(run(&server, &json!([on("expire", json!(["a"]))])).status, 400, "{kind}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn commands_of_which_one_fails_do_nothing() {
     let server = Server::start().await;
     let own = tag(&server.send("PUT", "/keys/a", &[], b"text")).unwrap();

@@ -47,11 +47,19 @@ pub(super) enum Hash {
         field: Text,
         by: serde_json::Number,
     },
+    Describe {
+        key: Text,
+        fields: Vec<Text>,
+    },
     Expire {
         key: Text,
         fields: Vec<Text>,
         ttl: Option<String>,
         expires: Option<f64>,
+    },
+    Persist {
+        key: Text,
+        fields: Vec<Text>,
     },
 }
 
@@ -63,6 +71,9 @@ pub(super) enum Set {
     Remove { key: Text, members: Vec<Text> },
     Contains { key: Text, members: Vec<Text> },
     Count { key: Text },
+    Describe { key: Text, members: Vec<Text> },
+    Expire { key: Text, members: Vec<Text>, ttl: Option<String>, expires: Option<f64> },
+    Persist { key: Text, members: Vec<Text> },
     Move { key: Text, to: Text, member: Text },
     Union { keys: Vec<Text>, store: Option<Text> },
     Intersection { keys: Vec<Text>, store: Option<Text> },
@@ -89,11 +100,11 @@ impl Hash {
                 Some(by) => HashCommand::Add { key: key.0, field: field.0, by }.into(),
                 None => HashCommand::AddFloat { key: key.0, field: field.0, by: by.to_string().into() }.into(),
             },
+            Self::Describe { key, fields } => ElementCommand::Describe { of, key: key.0, fields: all(fields) }.into(),
             Self::Expire { key, fields, ttl, expires } => {
-                let (at, relative) = time(asked, ttl.as_deref(), expires)?;
-                let condition = ExpiryCondition::Always;
-                ElementCommand::Expire { of, key: key.0, fields: all(fields), at, condition, relative }.into()
+                expire(of, key, fields, time(asked, ttl.as_deref(), expires)?)
             }
+            Self::Persist { key, fields } => expire(of, key, fields, (None, false)),
         })
     }
 }
@@ -112,10 +123,21 @@ impl Set {
             Self::Remove { key, members } => ElementCommand::Remove { of, key: key.0, fields: all(members) }.into(),
             Self::Contains { key, members } => ElementCommand::Contains { of, key: key.0, fields: all(members) }.into(),
             Self::Count { key } => KeyCommand::Count { key: key.0, kind: Kind::Set }.into(),
+            Self::Describe { key, members } => ElementCommand::Describe { of, key: key.0, fields: all(members) }.into(),
+            Self::Expire { key, members, ttl, expires } => {
+                expire(of, key, members, time(asked, ttl.as_deref(), expires)?)
+            }
+            Self::Persist { key, members } => expire(of, key, members, (None, false)),
             Self::Move { key, to, member } => SetCommand::Move { from: key.0, to: to.0, member: member.0 }.into(),
             Self::Union { keys, store } => combine(SetOperation::Union, keys, store),
             Self::Intersection { keys, store } => combine(SetOperation::Intersection, keys, store),
             Self::Difference { keys, store } => combine(SetOperation::Difference, keys, store),
         })
     }
+}
+
+/// Returns the command that lets elements expire at a time, which may count from the entry, or never.
+fn expire(of: Collection, key: Text, elements: Vec<Text>, (at, relative): (Option<u64>, bool)) -> KeysCommand {
+    let condition = ExpiryCondition::Always;
+    ElementCommand::Expire { of, key: key.0, fields: all(elements), at, condition, relative }.into()
 }
