@@ -35,7 +35,7 @@ pub const BATCH_REQUESTS_MAX: usize = 1 << 10;
 pub const TRANSACTION_COMMANDS_MAX: usize = 10_000;
 
 /// The most commands of a transaction of which each may keep the thread of the port for milliseconds.
-pub const TRANSACTION_COSTLY_MAX: usize = 16;
+pub const TRANSACTION_COSTLY_MAX: usize = 100;
 
 /// The most bytes that all commands of a transaction take: those of their arguments, and some for each.
 pub const TRANSACTION_BYTES_MAX: usize = COMMAND_BYTES_MAX;

@@ -72,7 +72,7 @@ impl Transaction {
         }
         if self.costly > TRANSACTION_COSTLY_MAX {
             self.has_failed = true;
-            return Err(Refusal::Text("ERR the transaction has more than 16 of LCS, SORT and SORT_RO"));
+            return Err(Refusal::Text("ERR the transaction has more than 100 of LCS, SORT and SORT_RO"));
         }
         self.commands.push(copy(words));
         Ok(Frame::Simple("QUEUED").into())

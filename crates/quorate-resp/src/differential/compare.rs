@@ -292,6 +292,8 @@ fn is_decision(request: &[Bytes], name: &str, redis: &Value, door: &Value) -> bo
         "zscan" => sorted(&with_scores_as_here(redis), 2) == sorted(door, 2),
         // It asks the store more than once.
         "sort" | "sort_ro" if door_says("has several pages") => true,
+        // Other clients of the port wait for these.
+        "sort" | "sort_ro" | "lcs" if door_says("has more than 100 of") => true,
         // Members of a set that are not sorted have no order in Redis.
         "sort" | "sort_ro" if has("nosort") => shape(redis) == shape(door),
         // Redis compares texts up to a zero byte.
