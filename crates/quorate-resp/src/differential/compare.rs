@@ -208,6 +208,11 @@ fn is_decision_on_reply(request: &[Bytes], name: &str, redis: &Value, door: &Val
     }
 }
 
+/// Returns whether a request has a word, in any case.
+fn has(request: &[Bytes], option: &str) -> bool {
+    request.iter().any(|word| word.eq_ignore_ascii_case(option.as_bytes()))
+}
+
 fn has_zero(request: &[Bytes]) -> bool {
     request.iter().any(|word| word.contains(&0))
 }
@@ -215,13 +220,19 @@ fn has_zero(request: &[Bytes]) -> bool {
 /// Returns whether a reply depends on the clock of each side: whether an expiry is later than another one of the same
 /// length.
 fn depends_on_clocks(request: &[Bytes], name: &str) -> bool {
-    let has = |option: &str| request.iter().any(|word| word.eq_ignore_ascii_case(option.as_bytes()));
+    let has = |option| has(request, option);
     matches!(name, "expire" | "pexpire" | "hexpire" | "hpexpire") && (has("GT") || has("LT"))
 }
 
 /// Returns whether a decision may be about what is stored, and not about the reply.
 fn hides_decision(request: &[Bytes], name: &str) -> bool {
-    name == "bitfield" && saturates_at_ends(request)
+    let has = |option| has(request, option);
+    match name {
+        "bitfield" => saturates_at_ends(request),
+        // What is stored has the order that the reply does not show.
+        "sort" => has("ALPHA") && has("STORE"),
+        _ => false,
+    }
 }
 
 /// Returns whether there is another page after that of a scan.
@@ -278,7 +289,7 @@ fn near(redis: &Value, door: &Value, apart_max: u64, far: i64) -> bool {
 /// Returns whether two replies differ by a decision that `docs/keys.md` lists.
 fn is_decision(request: &[Bytes], name: &str, redis: &Value, door: &Value) -> bool {
     let door_says = |text: &str| says(door, text);
-    let has = |option: &str| request.iter().any(|word| word.eq_ignore_ascii_case(option.as_bytes()));
+    let has = |option| has(request, option);
     match name {
         // Names of channels are text of a limited length.
         "publish" | "spublish" => door_says("the name of a channel"),
@@ -296,6 +307,8 @@ fn is_decision(request: &[Bytes], name: &str, redis: &Value, door: &Value) -> bo
         "sort" | "sort_ro" | "lcs" if door_says("has more than 100 of") => true,
         // Members of a set that are not sorted have no order in Redis.
         "sort" | "sort_ro" if has("nosort") => shape(redis) == shape(door),
+        // Elements whose texts for BY are equal have no order in Redis.
+        "sort" | "sort_ro" if has("ALPHA") && (has("BY") || has("STORE")) => shape(redis) == shape(door),
         // Redis compares texts up to a zero byte.
         "sort" | "sort_ro" => has("ALPHA") && (shows_zero(redis) || shows_zero(door)),
         // A list has no such item.
@@ -341,7 +354,7 @@ fn is_late(request: &[Bytes], unit: u64) -> bool {
 /// Returns whether a BITFIELD may take the end of a type for an integer at the end of those of 64 bits. Redis may take
 /// the other end.
 fn saturates_at_ends(request: &[Bytes]) -> bool {
-    let has = |option: &str| request.iter().any(|word| word.eq_ignore_ascii_case(option.as_bytes()));
+    let has = |option| has(request, option);
     has("SAT") && (has("-9223372036854775808") || has("9223372036854775807"))
 }
 
