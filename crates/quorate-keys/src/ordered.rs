@@ -82,7 +82,7 @@ impl<T: Tables> Keys<'_, T> {
         (0..=searched).try_for_each(|_| self.charge_rank(&set.open.row))
     }
 
-    /// Returns the number of members below a place; of all, if there is none.
+    /// Counts the members below a place, or all members if no place is given.
     pub(crate) fn rank_in(&mut self, set: &Ordered, below: Option<&Place>) -> Result<u64, T::Error> {
         let Some(place) = below else { return Ok(set.count()) };
         Ok(self.rank(&set.open.row, place)?.saturating_sub(set.hidden_below(place)))

@@ -179,9 +179,8 @@ impl Tested {
         let members = vec![member.clone()];
         let scores = self.run(SortedSetCommand::Scores { key: key(), members: members.clone() });
         assert_eq!(scores, KeysReply::Scores(vec![rank.map(|rank| sorted[rank].1)]));
-        let KeysReply::Described(found) = self.run(SortedSetCommand::Describe { key: key(), members }) else {
-            panic!()
-        };
+        let described = self.run(SortedSetCommand::Describe { key: key(), members });
+        let KeysReply::Described(found) = described else { panic!("{described:?}") };
         let expiries: Vec<_> = found.into_iter().map(|found| found.map(|(_, at)| at)).collect();
         assert_eq!(expiries, [self.members.get(member).map(|(_, at)| *at)]);
     }
@@ -190,7 +189,8 @@ impl Tested {
         let (mut from, mut found) = (Some(Bytes::new()), Vec::new());
         while let Some(start) = from {
             let scan = SortedSetCommand::Scan { key: key(), from: start, limit: 100 };
-            let KeysReply::ScoredPage(page) = self.run(scan) else { panic!() };
+            let scanned = self.run(scan);
+            let KeysReply::ScoredPage(page) = scanned else { panic!("{scanned:?}") };
             found.extend(page.rows);
             from = page.next;
         }
@@ -203,7 +203,8 @@ impl Tested {
     fn check_draws(&mut self, sorted: &[(Bytes, f64)]) {
         for count in [2, 400] {
             let draw = SortedSetCommand::Draw { key: key(), count, repeats: false, seed: self.now };
-            let KeysReply::Scored(drawn) = self.run(draw) else { panic!() };
+            let reply = self.run(draw);
+            let KeysReply::Scored(drawn) = reply else { panic!("{reply:?}") };
             assert_eq!(drawn.len(), sorted.len().min(count as usize));
             assert!(drawn.iter().all(|member| sorted.contains(member)));
         }

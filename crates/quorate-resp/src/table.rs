@@ -84,6 +84,22 @@ pub const ALL: Places = Places::Words(1, -1, 1);
 /// Every second word is a key.
 pub const PAIRS: Places = Places::Words(1, -1, 2);
 
+/// Returns the row of a command that concerns no keys, with no property that other methods add.
+const fn plain(name: &'static str, arity: i8, since: &'static str, summary: &'static str, run: Run) -> Spec {
+    Spec {
+        name,
+        arity,
+        access: Access::None,
+        keys: NONE,
+        since,
+        summary,
+        run,
+        before_login: false,
+        is_alone: false,
+        is_costly: false,
+    }
+}
+
 /// Returns the row of a command that reads keys.
 pub const fn read(
     name: &'static str,
@@ -93,18 +109,7 @@ pub const fn read(
     summary: &'static str,
     run: fn(&mut Args) -> Planned,
 ) -> Spec {
-    Spec {
-        name,
-        arity,
-        access: Access::Read,
-        keys,
-        since,
-        summary,
-        run: Run::Keys(run),
-        before_login: false,
-        is_alone: false,
-        is_costly: false,
-    }
+    Spec { access: Access::Read, keys, ..plain(name, arity, since, summary, Run::Keys(run)) }
 }
 
 /// Returns the row of a command that changes keys.
@@ -121,36 +126,12 @@ pub const fn write(
 
 /// Returns the row of a command that the connection answers.
 pub const fn local(name: &'static str, arity: i8, since: &'static str, summary: &'static str, run: Local) -> Spec {
-    let run = Run::Local(run);
-    Spec {
-        name,
-        arity,
-        access: Access::None,
-        keys: NONE,
-        since,
-        summary,
-        run,
-        before_login: false,
-        is_alone: false,
-        is_costly: false,
-    }
+    plain(name, arity, since, summary, Run::Local(run))
 }
 
 /// Returns the row of a command whose second word says more.
 pub const fn sub(name: &'static str, since: &'static str, summary: &'static str, of: &'static [Spec]) -> Spec {
-    let run = Run::Sub(of, None);
-    Spec {
-        name,
-        arity: -2,
-        access: Access::None,
-        keys: NONE,
-        since,
-        summary,
-        run,
-        before_login: false,
-        is_alone: false,
-        is_costly: false,
-    }
+    plain(name, -2, since, summary, Run::Sub(of, None))
 }
 
 /// Returns the row of a command whose second word says more, and may be missing.

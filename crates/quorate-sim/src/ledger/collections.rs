@@ -274,7 +274,7 @@ fn right_answer(write: &Write, answer: i64, state: &State, told: &Told) -> Answe
     Answer { told: answer, version, shown: order.into_iter().take(SHOWN).collect(), rank }
 }
 
-/// Applies a write to the elements that are there, and returns what its client is told.
+/// Applies a write to the elements of a collection, and returns what the cluster must tell the client.
 fn apply(number: i64, write: &Write, elements: &mut BTreeMap<String, Element>, now: i64) -> i64 {
     let name = &write.element;
     let old = elements.get(name).copied();
